@@ -934,3 +934,11 @@ def test_a_server_without_a_table_runs_no_call_that_needs_an_approval() -> None:
         with pytest.raises(Exception, match="no identity"):
             anonymous_client.call_tool("pay", CALL)
     assert bank.payments == []
+
+
+def test_no_approval_is_requested_in_the_last_moment_of_a_task(baton: Connect) -> None:
+    client = baton(Bank().server)
+    task_id = client.call_workflow("refund", ORDER).task_id
+    for _ in range(3):
+        client.clock.advance(3_600)
+        assert client.call_tool("pay", CALL, task=task_id).is_error

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.model.language import Task
-from tests.model.plan import Line, Plan, Tool, World
+from tests.model.plan import Plan, World
 
 
 @dataclass(frozen=True)
@@ -26,37 +26,7 @@ class KnownDifference:
     world: World = field(default_factory=World)
 
 
-KNOWN: tuple[KnownDifference, ...] = (
-    KnownDifference(
-        "a call of which nothing is known is taken for the repetition of one with a secret argument",
-        "Calls are compared by their arguments without secret ones (docs/reference/workflow-rules.md, Secrets). So "
-        "every call equals that of the first step, and the second step never gets its value. It waits until a call "
-        "names its step.",
-        Plan(
-            [
-                Line("s0", tool="t0", arguments={"x": ("secret",)}),
-                Line("s1", tool="t0", arguments={"x": ("output", "s0", "list.9")}),
-            ],
-            {"t0": Tool("t0")},
-            secret=True,
-        ),
-        lambda _: False,
-    ),
-    KnownDifference(
-        "a missing value that equals that of an earlier call of the same tool is not recorded in its step",
-        "A completed step that was called with equal arguments comes before an open step of which nothing is known "
-        "(docs/reference/workflow-rules.md, Which step a continuation means). It waits until a call names its step.",
-        Plan(
-            [
-                Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
-                Line("s1", tool="t0", arguments={"x": ("output", "s0", "list.9")}),
-            ],
-            {"t0": Tool("t0")},
-        ),
-        lambda task: task.world.gives is not None,
-        World(gives=5),
-    ),
-)
+KNOWN: tuple[KnownDifference, ...] = ()
 
 
 def known_difference(task: Task) -> str | None:

@@ -347,7 +347,19 @@ class Driver:
         elif entry["tool"] == "flow":
             self.resume(entry["arguments"])
         else:
-            self.call(entry["tool"], entry["arguments"])
+            self.call(entry["tool"], entry["arguments"], self.name_of(entry))
+
+    def name_of(self, entry: dict[str, Any]) -> str:
+        """The step that the client names: as suggested, or none, or any other."""
+        chance = self.rng.random()
+        if chance < 0.7:
+            return str(entry["task_id"]).partition("/")[2]
+        if chance < 0.8:
+            return ""
+        names = [line.name for line in self.plan.lines]
+        elements = [f"{name}/{index}" for name in names for index in range(3)]
+        same = [line.name for line in self.plan.lines if line.tool == entry["tool"]]
+        return self.rng.choice([self.rng.choice(same), self.rng.choice(elements), self.rng.choice([*names, "nothing"])])
 
     def next_calls(self) -> list[dict[str, Any]]:
         meta: Any = self.client.request("tasks/get", {"taskId": self.task_id}, {"mcp-baton/next": True})["_meta"]
@@ -367,24 +379,25 @@ class Driver:
                 self.task.answer(name, self.world.answers[name])
         self.call_workflow({**arguments, **self.pin()}, "continue")
 
-    def call(self, tool: str, suggested: dict[str, Any]) -> None:
-        arguments = {name: value for name, value in suggested.items() if name != "task_id"}
+    def call(self, tool: str, suggested: dict[str, Any], step: str) -> None:
+        arguments = dict(suggested)
         for name, value in arguments.items():
             if value == "<secret pin>":
                 arguments[name] = PIN
             elif isinstance(value, str) and value.startswith("<"):
                 arguments[name] = self.missing_value
-        self.trace(f"call: {tool} {key_of(arguments)} of the task")
-        result = self.client.call_tool(tool, {**arguments, "task_id": self.task_id})
+        task_id = f"{self.task_id}/{step}" if step else self.task_id
+        self.trace(f"call: {tool} {key_of(arguments)} of {step or 'the task'}")
+        result = self.client.call_tool(tool, {**arguments, "task_id": task_id})
         if PIN in arguments.values():
             SENT.pop()  # the error of a call may quote the call's own arguments
         self.is_fresh = self.has_called = True
         try:
-            step = self.task.client_calls(tool, arguments, self.now)
+            recorded_in = self.task.client_calls(tool, arguments, self.now, step)
         except (Failed, Stopped) as error:
             self.expect(result.is_error, f"the call of {tool} should fail ({error!r}); it returned {result.text}")
             return
-        self.expect(not result.is_error, f"the call of {tool} is that of step {step}; it returned {result.text}")
+        self.expect(not result.is_error, f"the call of {tool} is that of step {recorded_in}; it returned {result.text}")
         self.recorded += 1
 
     @property
@@ -506,6 +519,10 @@ class Driver:
         self.expect(task.status == self.task.status, f"status: the model has {self.task.status}, the server {task!r}")
         for step, status in self.task.statuses.items():
             self.compare_step(step, status, task)
+        for tool, value in self.task.extras.items():
+            extra: Any = task.variables.get(f"_workflow.extra.{tool}")
+            is_equal = "error" in extra if value is None else key_of(extra) == key_of(value)
+            self.expect(is_equal, f"extra call of {tool}: the model has {value}, the server {extra}")
         if self.task.status == "working":
             self.compare_pause(task)
         self.compare_ends(task)

@@ -260,4 +260,30 @@ EXAMPLES: tuple[Example, ...] = (
         ),
         World(expiring=("s0",)),
     ),
+    Example(
+        "a call of which nothing is known is taken for the repetition of one with a secret argument",
+        "A call that names a step is recorded as that step (docs/reference/workflow-rules.md, Which step a "
+        "continuation means).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("secret",)}),
+                Line("s1", tool="t0", arguments={"x": ("output", "s0", "list.9")}),
+            ],
+            {"t0": Tool("t0")},
+            secret=True,
+        ),
+    ),
+    Example(
+        "a missing value that equals that of an earlier call of the same tool is not recorded in its step",
+        "A call that names a step is recorded as that step (docs/reference/workflow-rules.md, Which step a "
+        "continuation means).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
+                Line("s1", tool="t0", arguments={"x": ("output", "s0", "list.9")}),
+            ],
+            {"t0": Tool("t0")},
+        ),
+        World(gives=5),
+    ),
 )

@@ -115,6 +115,7 @@ class Task:
     requests: list[Request] = field(default_factory=list)
     failures: dict[str, int] = field(default_factory=dict)
     reads: dict[str, int] = field(default_factory=dict)
+    extras: dict[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.statuses = self.statuses or {line.name: "pending" for line in self.plan.lines}
@@ -188,6 +189,8 @@ class Task:
         try:
             if line.when is not None and not self.holds(line.when):
                 self.statuses[line.name] = "skipped"
+                if line.name in self.early and line.kind == "tool":
+                    self.extras[line.tool] = self.early[line.name]
                 self.early.pop(line.name, None)
                 return
             value = self.early.pop(line.name) if line.name in self.early else self.value_for(line, now)
@@ -499,26 +502,73 @@ class Task:
 
     # Calls of clients
 
-    def client_calls(self, tool: str, arguments: dict[str, Value], now: float) -> str:
-        """A continuation: the tool runs, and the result is recorded in the step that matches best. Returns that step,
-        or an empty text for an extra call. Raises `Stopped` if it needs an approval, and `Failed` if it fails."""
+    def client_calls(self, tool: str, arguments: dict[str, Value], now: float, name: str = "") -> str:
+        """A continuation: the tool runs, and the result is recorded in the step that the call names, or that it means.
+        Returns that step, or an empty text for an extra call. Raises `Stopped` if the tool must not run, and `Failed`
+        if it fails.
+
+        Args:
+            name: What follows the task's id: a step `s0`, or an element of its list `s0/3`.
+        """
         arguments = {"y": 0, **arguments}
-        line, index = self.match(tool, arguments)
-        place = "" if line is None else line.name if index is None else f"{line.name}[{index}]"
+        named = self.named(tool, name)
+        line, index, is_certain = (*named, True) if named else self.match(tool, arguments)
+        if self.plan.tools[tool].only_in and (line is None or not self.is_turn(line)):
+            raise Stopped("refused")
+        guard, place = line, "" if line is None else line.name if index is None else f"{line.name}[{index}]"
+        if not is_certain and (line is None or line.approval is None):
+            guarded = [other for other in self.plan.lines if other.tool == tool and other.approval]
+            guard, place = (line, place) if not guarded else (guarded[0], "")
         try:
-            value = self.call_once(line, place, tool, arguments, now)
+            value = self.call_once(guard, place, tool, arguments, now)
         except Failed:
-            if line is None or self.statuses[line.name] == "completed":
+            if line is None or self.is_skipped(line) or self.has_result(line, index):
+                self.extras[tool] = None
                 raise
             self.record_failure(line, index)
             raise
-        if line is None:
+        if line is None or self.is_skipped(line):
+            self.extras[tool] = value
             return ""
         self.record_value(line, index, value)
         self.made[place] = arguments
         return line.name
 
+    def named(self, tool: str, name: str) -> tuple[Line, int | None] | None:
+        """The step that a call names, or the element of its list. Any other name is ignored."""
+        step, slash, index = name.partition("/")
+        line = next((line for line in self.plan.lines if line.name == step and line.tool == tool), None)
+        if line is None or bool(slash) is (line.each is None):
+            return None
+        return (line, int(index) if slash else None) if not slash or int(index) < self.count_elements(line) else None
+
+    def count_elements(self, line: Line) -> int:
+        try:
+            elements = self.lists[line.name][0] if line.name in self.lists else self.resolve_given(line.each)
+        except Missing:
+            elements = None
+        if self.has_result(line, None):
+            elements = self.early.get(line.name, self.values.get(line.name))
+        return len(elements) if isinstance(elements, list) else 0
+
+    def is_turn(self, line: Line) -> bool:
+        is_open = not self.is_settled(line.name)
+        return is_open and all(map(self.is_settled, self.needs(line))) and self.decided(line) is True
+
+    def is_skipped(self, line: Line) -> bool:
+        """Whether a step is skipped, or will be."""
+        return not self.has_result(line, None) and (self.is_settled(line.name) or self.decided(line) is False)
+
+    def has_result(self, line: Line, index: int | None) -> bool:
+        """Whether a step has a result, or an element of its list."""
+        is_done = self.statuses[line.name] == "completed" or line.name in self.early
+        return is_done or (index is not None and index in self.lists.get(line.name, ([], {}))[1])
+
     def record_value(self, line: Line, index: int | None, value: Value) -> None:
+        if index is not None and self.has_result(line, None):
+            values = self.early if line.name in self.early else self.values
+            values[line.name] = [*values[line.name][:index], value, *values[line.name][index + 1 :]]
+            return
         if index is not None:
             if line.name not in self.lists:
                 self.lists[line.name] = (self.resolve_given(line.each), {})
@@ -531,7 +581,12 @@ class Task:
                 return
             del self.lists[line.name]
             value = [results[position] for position in range(len(elements))]
-        self.statuses[line.name], self.values[line.name] = "completed", value
+        self.early.pop(line.name, None)
+        if self.decided(line) is None and not all(map(self.is_settled, self.needs(line))):
+            # Steps that are still open decide whether it counts.
+            self.statuses[line.name], self.early[line.name] = "pending", value
+        else:
+            self.statuses[line.name], self.values[line.name] = "completed", value
         self.replace_stop(line, None)
 
     def record_failure(self, line: Line, index: int | None) -> None:
@@ -552,55 +607,29 @@ class Task:
         names = [other.name for other in self.plan.lines]
         self.stops = sorted([*others, *([stop] if stop else [])], key=lambda stop: names.index(stop.step))
 
-    def match(self, tool: str, arguments: dict[str, Value]) -> tuple[Line | None, int | None]:
-        """The step, and the element of its list, that a call means (docs, Which step a continuation means)."""
-        lines = [line for line in self.plan.lines if line.tool == tool and self.statuses[line.name] != "skipped"]
-        lines = [line for line in lines if self.is_settled(line.name) or self.decided(line) is not False]
-        plain = [line for line in lines if line.each is None]
-        if len(lines) == 1 and plain:
-            return plain[0], None
-        equals = list(self.equal_places(lines, arguments))
-        if equals:
-            return max(equals, key=lambda match: match[0])[1:]
-        open_lines = [line for line in plain if not self.is_settled(line.name)]
-        done = [line for line in reversed(plain) if self.statuses[line.name] == "completed"]
-        repeated = [line for line in done if self.is_call_of(line, arguments)]
-        if repeated:
-            return repeated[0], None
-        possible = list(self.possible_places(lines, arguments))
-        if possible:
-            return possible[0]
-        failed = [line for line in open_lines if self.statuses[line.name] == "failed"]
-        return next(iter([*failed, *open_lines, *done]), None), None
-
-    def equal_places(self, lines: list[Line], arguments: dict[str, Value]) -> Iterator[tuple[int, Line, int | None]]:
-        """The open steps and elements whose known arguments equal those of a call, with how many are known."""
+    def match(self, tool: str, arguments: dict[str, Value]) -> tuple[Line | None, int | None, bool]:
+        """The step, and the element of its list, that a call with a bare id means; and whether its arguments say so
+        (docs, Which step a continuation means)."""
+        lines = [line for line in self.plan.lines if line.tool == tool and not self.is_skipped(line)]
         for line in lines:
-            if line.each is None and not self.is_settled(line.name):
-                known = self.known_arguments(line, None)
-                if (known or not line.arguments) and self.is_equal(known, arguments):
-                    yield len(known.keys() & line.arguments), line, None
-            for index, element in self.open_elements(line):
+            for index, element in self.open_calls(line):
                 known = self.known_arguments(line, element)
                 if known and self.is_equal(known, arguments):
-                    yield len(known.keys() & line.arguments), line, index
+                    return line, index, True
+        plain = [line for line in lines if line.each is None]
+        done = [line for line in reversed(plain) if self.has_result(line, None)]
+        for line in done:
+            if self.is_call_of(line, arguments):
+                return line, None, True
+        open_lines = [line for line in plain if line not in done]
+        return next(iter([*open_lines, *done]), None), None, False
 
-    def possible_places(self, lines: list[Line], arguments: dict[str, Value]) -> Iterator[tuple[Line, int | None]]:
-        """The open steps that a call does not contradict, and the elements of which nothing is known, unless the call
-        repeats that of another element."""
-        for line in lines:
-            if line.each is None:
-                is_open = not self.is_settled(line.name)
-                if is_open and self.is_equal(self.known_arguments(line, None), arguments):
-                    yield line, None
-                continue
-            elements, results = self.lists.get(line.name) or ([], {})
-            if not any(self.known_arguments(line, elements[index]) == arguments for index in results):
-                yield from (
-                    (line, index)
-                    for index, element in self.open_elements(line)
-                    if not self.known_arguments(line, element)
-                )
+    def open_calls(self, line: Line) -> Iterator[tuple[int | None, Value]]:
+        """The call of an open step, or those of the open elements of its list."""
+        if line.each is not None:
+            yield from self.open_elements(line)
+        elif not self.has_result(line, None):
+            yield None, None
 
     def is_call_of(self, line: Line, arguments: dict[str, Value]) -> bool:
         """Whether a completed step was called with equal arguments. Secret ones do not count."""
@@ -623,12 +652,10 @@ class Task:
                 known[name] = self.resolve(source, element)
             except (Missing, NotGiven):
                 continue
-        if known and "y" not in line.arguments:
-            known["y"] = 0
         return known
 
     def open_elements(self, line: Line) -> Iterator[tuple[int, Value]]:
-        if line.each is None or self.is_settled(line.name):
+        if line.each is None or self.has_result(line, None):
             return
         try:
             elements, results = self.lists.get(line.name) or (self.resolve_given(line.each), {})

@@ -14,8 +14,17 @@ from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.secrets import Secrets
-from mcp_baton.workflow import checking, client_questions, continuation, engine, pause, resolve, runs
-from mcp_baton.workflow.continuation import Rank
+from mcp_baton.workflow import (
+    batch,
+    checking,
+    client_questions,
+    continuation,
+    continuations,
+    engine,
+    pause,
+    resolve,
+    runs,
+)
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import statuses_under
 from mcp_baton.workflow.engine import Engine
@@ -98,7 +107,6 @@ SECRET_MISSING = plan_of(call("s0", arguments={"y": ("secret",)}), secret=True)
 LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])))
 
 _uses, _questions, _pause, _ready = Step.uses, Known.open_questions, ListRun.pause, Workflow.ready
-_ranked_items: Callable[..., Any] = continuation._ranked_items  # noqa: SLF001
 _may_retry: Callable[..., bool] = engine._may_retry  # noqa: SLF001
 Gate = gate._Gate  # noqa: SLF001
 
@@ -238,19 +246,19 @@ LISTS = (
         LIST,
     ),
     Mutant(
-        "an element of which nothing is known takes no call",
+        "a call that names an element is none",
         continuation,
-        "_ranked_items",
-        lambda *arguments: (found for found in _ranked_items(*arguments) if found.rank is Rank.EQUAL),
+        "_count_elements",
+        lambda *_: 0,
         example="a retryable list whose arguments have no value never ends",
     ),
     Mutant(
-        "a continuation never means an element of a list",
+        "a call with a bare id never means an element of a list",
         continuation,
-        "_ranked_items",
-        lambda *_: iter(()),
+        "_fitting",
+        lambda *_: None,
         plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])), t0={"fails": 1}),
-        World(seed=1),
+        World(seed=13),
     ),
     Mutant(
         "a list forgets the elements that failed",
@@ -395,18 +403,27 @@ APPROVALS = (
 
 CONTINUATIONS = (
     Mutant(
-        "a call means the step of which least is known",
-        continuation.Candidate,
-        "match_quality",
-        property(lambda candidate: (candidate.rank, candidate.equal)),
-        Plan(
-            [
-                Line("s0", tool="t0", arguments={"x": ("constant", 5), "y": ("argument", "b")}),
-                Line("s1", tool="t0", arguments={"x": ("constant", 5), "y": ("constant", 0)}),
-            ],
-            {"t0": Tool("t0", fails=1)},
-        ),
-        World(seed=1),
+        "the name of a step is ignored",
+        continuations,
+        "named_step",
+        lambda *_: None,
+        example="a missing value that equals that of an earlier call of the same tool is not recorded in its step",
+    ),
+    Mutant(
+        "a call that came early counts although the condition of its step is false",
+        continuation,
+        "_early_note",
+        lambda *_: {},
+        plan_of(call("s0"), Line("s1", tool="t0", arguments=FIVE, when=NEVER), t0={"fails": 1}),
+        World(seed=49),
+    ),
+    Mutant(
+        "the result of a call that came early is lost if the condition of its step is false",
+        batch,
+        "_extras",
+        lambda *_: {},
+        plan_of(call("s0"), Line("s1", tool="t0", arguments=FIVE, when=NEVER), t0={"fails": 1}),
+        World(seed=49),
     ),
     Mutant(
         "the result of a call does not settle its step",

@@ -83,9 +83,9 @@ class Views:
         yield from differing("the status message", self._messages())
         if self.got["status"] == "working":
             # The tool's result leaves out a call that failed and is not retryable.
-            shown = _without_task(self.shown["next"])
+            shown = _with_ids(self.shown["next"])
             failing = {self._tool_of(pause) for pause in self.pauses if _fails_again(pause)}
-            calls = [call for call in _without_task(self.next) if call in shown or call.get("tool") not in failing]
+            calls = [call for call in _with_ids(self.next) if call in shown or call.get("tool") not in failing]
             yield from differing("the suggested calls", [calls, shown])
             yield from self._pause_contradictions()
 
@@ -196,8 +196,14 @@ def _one(pause: Any) -> list[Any]:
     return [] if pause is None else [pause]
 
 
-def _without_task(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_ids(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Calls that name their steps beside the arguments. A call of the workflow names its task in them."""
+    ids = [call.get("task_id") or call.get("arguments", {}).get("task_id") for call in calls]
     return [
-        {**call, "arguments": {name: value for name, value in call.get("arguments", {}).items() if name != "task_id"}}
-        for call in calls
+        {
+            **call,
+            "task_id": named,
+            "arguments": {name: value for name, value in call.get("arguments", {}).items() if name != "task_id"},
+        }
+        for call, named in zip(calls, ids, strict=True)
     ]

@@ -55,6 +55,7 @@ from mcp_baton.testing.results import Pause
 from mcp_baton.tools.outcomes import InvalidField
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.tools.templates import placeholders
+from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.execution import Execution
@@ -228,7 +229,7 @@ def test_an_approval_waits_for_no_reader_after_its_decision(store: Any, message:
     ]
     plan = plan_of(execution.server, paused_task)
     states: list[Recording] = [
-        Recorded(paused_task, Batch(), (), {}),
+        Recorded(paused_task, Batch(), (), ContinuationCall("pay", {})),
         NotRecorded("t", Conflict(paused_task)),
         NotMade("t", plan),
     ]
@@ -287,7 +288,8 @@ def test_all_readers_count_skipped_steps_alike() -> None:
     cancelled = structs.replace(settled, status=TaskStatus.CANCELLED)
     held = structs.replace(settled, claim=Claim("id", NOW_MS + 1_000))
     write = StepWrite(1, "pay", StepStatus.PENDING, StepStatus.COMPLETED, None)
-    meta, recorded = show_recording(reader(), Recorded(settled, Batch((write,)), (), {}), in_text=True)
+    recording = Recorded(settled, Batch((write,)), (), ContinuationCall("pay", {}))
+    meta, recorded = show_recording(reader(), recording, in_text=True)
     logged = outcome_of("tools/call", {"_meta": {**meta, "recorded": True}})
 
     assert progress_text(["completed", "skipped"]) == f"2 of 2 steps{note}"

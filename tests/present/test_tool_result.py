@@ -83,7 +83,7 @@ def test_the_text_of_a_pause_has_the_reason_and_the_remaining_calls() -> None:
 
 To continue the workflow, make these tool calls:
 
-1. Read the resource docs://policy, then call refund with {"amount": 30.0, "task_id": "t-1"}
+1. Read the resource docs://policy, then call refund with {"amount": 30.0, "task_id": "t-1/refund"}
    Note: Mind it.
 
 Then call refund_order with {"task_id": "t-1"} to let the server continue."""
@@ -101,7 +101,7 @@ def test_a_step_that_the_server_can_run_is_left_to_the_server(pause: PauseReason
 
 def test_without_a_workflow_tool_all_remaining_calls_are_listed() -> None:
     text = run_text(DeadlineExceeded("refund", "refund"), handle=new_handle(has_tool=False))
-    assert '2. Call send_mail with {"text": "<output from refund>", "task_id": "t-1"}' in text
+    assert '2. Call send_mail with {"text": "<output from refund>", "task_id": "t-1/notify"}' in text
 
 
 def test_a_tool_with_its_own_task_id_does_not_get_the_tasks() -> None:

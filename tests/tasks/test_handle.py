@@ -154,7 +154,7 @@ def test_a_failed_call_reports_the_failure_and_the_next_call(make_client: MakeCl
 
     answer = run.call("refund", order_id="A-17", amount=30.0)
 
-    retry_arguments = arguments_text(run.task, order_id="A-17", amount=30.0)
+    retry_arguments = arguments_text(f"{run.task}/refund", order_id="A-17", amount=30.0)
     failure = (
         "Recorded as step 'refund', which failed (1 of 3 done). This step is not retryable: correct the cause first."
     )

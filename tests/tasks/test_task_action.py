@@ -126,7 +126,8 @@ def test_show_has_a_complete_text_and_changes_and_runs_nothing(baton: Connect) -
         "This task of refund_order waits for the model; 2 of 4 steps done. Step 'refund' failed: \"no\". "
         f"This step is not retryable: correct the cause first.\n\n"
         "To continue the workflow, make these tool calls:\n\n"
-        f'Call refund with {{"order_id": "A-17", "amount": 30.0, {task}}}\n   Note: Mind "A-17".\n\n'
+        f'Call refund with {{"order_id": "A-17", "amount": 30.0, "task_id": "{run.task_id}/refund"}}\n'
+        '   Note: Mind "A-17".\n\n'
         f"Then call refund_order with {{{task}}} to let the server continue."
     )
     assert view.structured is not None

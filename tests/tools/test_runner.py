@@ -309,10 +309,20 @@ def test_no_step_starts_near_the_end_of_the_functions_time(server: Server) -> No
         ({"mcp-baton/task_id": "a"}, "a"),
         ({"_task_id": "a", "mcp-baton/task_id": "a", RELATED_TASK_KEY: {"taskId": "a"}}, "a"),
         ({RELATED_TASK_KEY: None}, None),
+        ({"_task_id": "a/refund"}, "a/refund"),
+        ({"_task_id": "a/notify/3", "mcp-baton/task_id": "a", RELATED_TASK_KEY: {"taskId": "a"}}, "a/notify/3"),
+        ({RELATED_TASK_KEY: {"taskId": "a/refund"}}, "a"),
     ],
 )
 def test_a_request_names_its_task_with_any_of_the_keys(server: Server, meta: dict[str, Json], task: str | None) -> None:
-    assert call(server, meta=meta).bound_task() == task
+    named = call(server, meta=meta).bound_step()
+    assert (named and named.text) == task
+
+
+@pytest.mark.parametrize("others", ["b", "b/refund", "a/mail", "a/refund/0"])
+def test_a_request_names_one_task_and_one_step(server: Server, others: str) -> None:
+    with pytest.raises(ProtocolError, match="names two tasks"):
+        call(server, meta={"_task_id": "a/refund", "mcp-baton/task_id": others}).bound_step()
 
 
 def test_asynchronous_tools_report_progress_while_they_run() -> None:

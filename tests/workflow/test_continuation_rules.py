@@ -11,7 +11,7 @@ from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
-from mcp_baton.workflow.continuation import ContinuationCall, attempts_for, continuation_batch
+from mcp_baton.workflow.continuation import ContinuationCall, attempts_for, continuation_batch, matching_step
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, SchemaMismatch, StepFailed
 from tests.fakes import plan_of, statuses_of, task_of
@@ -32,8 +32,8 @@ def task(letters: str, pause: PauseReason | None = None) -> TaskRecord:
 
 
 def batch_of(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVariables | None = None) -> Batch:
-    changes = TaskVariables({}) if variables is None else variables
-    return continuation_batch(plan_of(task, WORKFLOW), ContinuationCall(tool, {}), outcome, changes)
+    changes, plan = TaskVariables({}) if variables is None else variables, plan_of(task, WORKFLOW)
+    return continuation_batch(plan, ContinuationCall(tool, {}), outcome, changes, matching_step(plan, tool, {}))
 
 
 FITTING = {

@@ -32,7 +32,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing.store import TABLE
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
-from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch
+from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch, matching_step
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
@@ -461,7 +461,8 @@ def paused_task(store: DynamoDBStore, host: ScriptedHost, definition: Workflow =
 
 def continuation(task: TaskRecord, tool: str, outcome: Outcome, arguments: JsonObject | None = None) -> Batch:
     """Return the batch of a continuation of a task of `THREE`."""
-    return continuation_batch(plan_of(task, THREE), ContinuationCall(tool, arguments or {}), outcome, TaskVariables({}))
+    plan, call = plan_of(task, THREE), ContinuationCall(tool, arguments or {})
+    return continuation_batch(plan, call, outcome, TaskVariables({}), matching_step(plan, tool, call.arguments))
 
 
 def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Workflow = THREE) -> TaskRecord:

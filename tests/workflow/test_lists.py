@@ -291,11 +291,15 @@ def members(*elements: Any) -> Server:
     return server
 
 
-def test_a_call_gives_the_arguments_of_the_next_element_of_which_nothing_is_known() -> None:
+def test_a_call_names_an_element_of_which_nothing_is_known() -> None:
     with connect(members({"email": "a"}, {}, {})) as client:
         run = client.call_workflow("write")
-        for to in ("b", "c"):
-            client.call_tool("mail", {"to": to}, task=run.task_id)
+        bare = client.call_tool("mail", {"to": "c", "task_id": run.task_id})
+        ids = f'"{run.task_id}/mail/1", "{run.task_id}/mail/2"'
+        assert f"A call of an element of step 'mail' names it by task_id: {ids}." in bare.text
+        assert client.task(run.task_id).variables["_workflow.extra.mail"] == "hello c"
+        for index, to in [(2, "c"), (1, "b")]:
+            client.call_tool("mail", {"to": to}, task=f"{run.task_id}/mail/{index}")
         last_run = client.call_workflow("write", task=run.task_id)
         values = variables(client, run.task_id)
 

@@ -174,6 +174,7 @@ def test_remaining_calls_name_a_secret_without_its_value(make_client: MakeClient
         {
             "tool": "pay",
             "arguments": {"session": "S-A-1", "headers": {"auth": ["Pin <secret pin>"]}, "note": "for A-1"},
+            "task_id": f"{task}/pay",
             "guidance": 'Never say "<secret pin>".',
         },
         resume_call,

@@ -76,7 +76,8 @@ def test_remaining_calls_are_shown_on_request(client: Client, time: Time) -> Non
     assert "mcp-baton/next" not in client.task("get", task).meta
     assert "mcp-baton/next" not in client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": "no"}).meta
     next_calls = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
-    assert next_calls == [{"tool": "refund", "arguments": {}}, {"tool": "flow", "arguments": {"task_id": task}}]
+    refund = {"tool": "refund", "arguments": {}, "task_id": f"{task}/refund"}
+    assert next_calls == [refund, {"tool": "flow", "arguments": {"task_id": task}}]
     continuation = client.call_tool("refund", {"approved_by": "kim"}, task=task)
     next_calls = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
     assert next_calls == continuation.meta["next"]

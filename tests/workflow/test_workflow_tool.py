@@ -173,7 +173,7 @@ def test_a_workflow_tool_pauses_with_the_remaining_calls_and_continues(baton: Co
 
 To continue the workflow, make these tool calls:
 
-1. Call refund with {{"order_id": "A-17", "amount": 30.0, {task_arguments[1:]}
+1. Call refund with {{"order_id": "A-17", "amount": 30.0, "task_id": "{run.task_id}/refund"}}
    Note: Mind "A-17".
 
 Then call refund_order with {task_arguments} to let the server continue.
@@ -460,7 +460,9 @@ def test_a_prompt_names_its_task_in_text_with_the_option_task_ids(baton: Connect
     client.tool_raises("refund", "no", times=1)
     run = client.get_prompt("refund_order", ORDER)
     task = f'{{"task_id": "{run.task_id}"}}'
-    assert f'1. Call refund with {{"order_id": "A-17", "amount": 30.0, {task[1:]}' in run.handoff
+    assert (
+        f'1. Call refund with {{"order_id": "A-17", "amount": 30.0, "task_id": "{run.task_id}/refund"}}' in run.handoff
+    )
     next_call = f"Then call refund_order with {task}" if tool else f"Or get the prompt refund_order with {task}"
     assert run.handoff.endswith(f"{next_call} to let the server continue.")
     second_run = client.get_prompt("refund_order", {**ORDER, "task_id": run.task_id})

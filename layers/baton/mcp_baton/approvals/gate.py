@@ -229,8 +229,9 @@ def _task_ends_ms(execution: Execution, call: ToolCall) -> int:
 def _without_secrets(tool: Tool, arguments: JsonObject, bound: Mapping[str, Any], call: ToolCall) -> dict[str, Json]:
     """Return the arguments without the secrets of the workflow and those of the parameters' types."""
     secret_names = frozenset[str]()
-    if call.workflow is not None and call.step is not None:
-        secret_names = hidden_in(arguments, call.step.arguments, call.workflow.secrets)
+    for step in (call.step, call.other):
+        if call.workflow is not None and step is not None:
+            secret_names |= hidden_in(arguments, step.arguments, call.workflow.secrets)
     visible: dict[str, Json] = {}
     converted = {parameter.published_name: bound.get(parameter.name) for parameter in tool.signature.parameters}
     for name, value in arguments.items():
@@ -294,6 +295,8 @@ class _Gate(Struct, frozen=True):
             if latest is not None and (result := self._result(*latest, note)):
                 return result
             repeat = latest[1] + 1 if latest is not None else 0
+        if self.wanted.until_ms <= self.wanted.asked_ms:
+            return _not_started(f"{self.wanted.tool} needs an approval, and its task is ending")
         while True:
             try:
                 record, is_new = self.approvals.ask(self.wanted, repeat)

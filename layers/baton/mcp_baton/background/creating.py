@@ -68,11 +68,15 @@ MODEL_TEXT_KEY: Final = "io.modelcontextprotocol/model-immediate-response"
 Creating Tasks)."""
 
 
-def answer_with_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | None) -> JsonObject | None:
-    """Answer a call with a task, if it becomes one. `None` if the tool has to run in the request."""
+def answer_with_task(request: Request, tool: Tool, arguments: JsonObject, *, continues: bool) -> JsonObject | None:
+    """Answer a call with a task, if it becomes one. `None` if the tool has to run in the request.
+
+    Args:
+        continues: Whether the call names a task.
+    """
     if not becomes_task(request, tool):
         return None
-    if task_id is not None:
+    if continues:
         # A continuation is recorded in the task that it names. The result of a worker would come too late for that.
         if request.stateless:
             return None

@@ -15,7 +15,8 @@ def call(
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
     arguments: options.Arguments = None,
     task: Annotated[
-        str | None, typer.Option("--task", metavar="TASK", help="The workflow's task to which the call belongs.")
+        str | None,
+        typer.Option("--task", metavar="TASK", help="The step to which the call belongs, TASK/STEP, or only its task."),
     ] = None,
     *,
     as_json: bool,
@@ -30,11 +31,12 @@ def call(
     from mcp_baton.cli.remote.arguments import for_tool, parse_arguments
     from mcp_baton.cli.remote.connection import open_connection
     from mcp_baton.local.clean_text import print_json
+    from mcp_baton.tasks.step_ids import StepId, parse_step_id
 
     parsed_arguments = parse_arguments(arguments or ())
     with open_connection(connection, as_json=as_json) as remote:
         listed_tool = remote.tool(tool)
-        task_id = None if task is None else remote.find_task(task)
+        task_id = None if task is None else StepId(remote.find_task(task), parse_step_id(task).path).text
         result = remote.call(tool, for_tool(parsed_arguments, listed_tool.get("inputSchema", {})), task_id)
     if as_json:
         print_json({name: value for name, value in result.items() if name != "resultType"})

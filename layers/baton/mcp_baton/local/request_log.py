@@ -14,6 +14,7 @@ from mcp_baton.present.sentences import short_form
 from mcp_baton.present.view import TaskView, view_in_meta
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import Method, call_method
+from mcp_baton.tasks.step_ids import parse_step_id
 from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.transport.adapter import JOB_EVENT
@@ -145,10 +146,10 @@ def _task_in(result: Mapping[str, Any]) -> str:
 def _requested_task(request: Request) -> str:
     task_id = request.params.get("taskId")
     try:
-        bound_id = task_id if isinstance(task_id, str) else request.bound_task()
+        named = parse_step_id(task_id) if isinstance(task_id, str) else request.bound_step()
     except ProtocolError:
-        bound_id = None
-    return one_line(bound_id, 80) if bound_id else ""
+        named = None
+    return one_line(named.task_id, 80) if named else ""
 
 
 def _target(method: str, params: JsonObject) -> str:

@@ -185,11 +185,9 @@ def _texts_of_list(remaining: RemainingCalls, step: ListStep, limit: int) -> lis
         source = remaining.known.placeholder(step.each) or "the list"
         return [f"For each element of {source}: call {tool} with {one_line(remaining.call_of(step, tool, limit))}"]
     open_elements = remaining.open_elements(step)
-    calls = [
-        remaining.at(items.elements[index]).call_of(step, tool, limit) for index in open_elements[:MAX_CALLS_SHOWN]
-    ]
-    count = len(open_elements) - len(calls)
-    lines = [f"Call {tool} with {one_line(arguments)}" for arguments in calls]
+    shown = [remaining.at(index, items.elements[index]) for index in open_elements[:MAX_CALLS_SHOWN]]
+    count = len(open_elements) - len(shown)
+    lines = [f"Call {tool} with {one_line(element.call_of(step, tool, limit))}" for element in shown]
     return [*lines, *([f"And {count} more calls of {tool}, one for each element"] if count else [])]
 
 

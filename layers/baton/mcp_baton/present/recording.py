@@ -1,12 +1,13 @@
 """How a continuation was recorded: as members of the result's `_meta`, and as a text for models that do not see `_meta`
 (docs/workflows.md, Going on)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Final
 
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished
-from mcp_baton.present.handoff import call_that_shows, cancel_text, resume_text
+from mcp_baton.present.fit import MAX_EVENT_BYTES, cut
+from mcp_baton.present.handoff import MAX_CALLS_SHOWN, call_that_shows, cancel_text, resume_text
 from mcp_baton.present.sentences import (
     NOT_MADE,
     all_done_text,
@@ -18,11 +19,13 @@ from mcp_baton.present.sentences import (
     unrecorded_reason,
 )
 from mcp_baton.present.view import notes_meta, task_meta, view_of, with_decisions
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.step_ids import step_id
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tools.approval import AFTER_APPROVAL
-from mcp_baton.tools.quoting import one_line
+from mcp_baton.tools.arguments import TASK_ID
+from mcp_baton.tools.quoting import one_line, quoted_error
 from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.execution import Execution
@@ -43,7 +46,7 @@ def show_recording(execution: Execution, recording: Recording, *, in_text: bool)
         case Recorded():
             plan = _plan(execution, recording.task)
             repeats = recording.repeats(plan)
-            meta = recorded_meta(execution, plan, recording.oversized, repeats)
+            meta = recorded_meta(execution, plan, recording.oversized, repeats) | _ignored_meta(recording.call)
             return meta, _recorded_text(execution, recording, plan, repeats) if in_text else ""
         case NotRecorded(error=error):
             meta = _failure_meta(execution, recording.task_id, error)
@@ -53,8 +56,9 @@ def show_recording(execution: Execution, recording: Recording, *, in_text: bool)
         case NotMade(target=Plan() as target):
             # `next` does not name the call that was not made.
             plan = _plan(execution, target.task)
-            calls = [entry for entry in _next_calls(execution, plan) if not _may_be(entry, recording.call)]
+            calls = [entry for entry in _next_calls(execution, plan) if not _is_of_step(entry, recording.call)]
             meta = _state(execution, plan, calls) | {"recorded": False, "record_error": NOT_MADE}
+            meta |= _ignored_meta(recording.call)
     return meta, _not_made_text(execution, recording, str(meta["record_error"])) if in_text else ""
 
 
@@ -100,24 +104,29 @@ def _failure_text(recording: NotRecorded) -> str:
 
 def _not_made_text(execution: Execution, recording: NotMade, reason: str) -> str:
     refusal, target = recording.refusal, recording.target
+    text = f"Not recorded: {reason}."
     if refusal is not None and not refusal.is_denied:
-        return f"Nothing was run or recorded. {AFTER_APPROVAL}"
-    if refusal is not None and isinstance(target, Plan) and target.workflow:
+        text = f"Nothing was run or recorded. {AFTER_APPROVAL}"
+    elif refusal is not None and isinstance(target, Plan) and target.workflow:
         handle = handle_of(execution.server, target.workflow, recording.task_id)
-        return f"Nothing was run or recorded. {cancel_text(handle)}"
-    return f"Not recorded: {reason}."
+        text = f"Nothing was run or recorded. {cancel_text(handle)}"
+    return " ".join([*_ignored_text(recording.call), text])
 
 
-def _may_be(entry: JsonObject, call: ContinuationCall | None) -> bool:
-    """Whether a suggested call may be this one: no argument of it is known to differ."""
-    arguments = entry.get("arguments")
-    if call is None or entry.get("tool") != call.tool or not isinstance(arguments, Mapping):
-        return False
-    return all(
-        value == call.arguments[name] or (isinstance(value, str) and value.startswith(("<", "{{")))
-        for name, value in arguments.items()
-        if name in call.arguments
-    )
+def _is_of_step(entry: JsonObject, call: ContinuationCall | None) -> bool:
+    """Whether a suggested call is that of the same step."""
+    return call is not None and call.step is not None and entry.get(TASK_ID) == call.step.text
+
+
+def _ignored_meta(call: ContinuationCall | None) -> dict[str, Json]:
+    return {} if call is None or call.ignored is None else {"ignored_step": cut(call.ignored, MAX_EVENT_BYTES)}
+
+
+def _ignored_text(call: ContinuationCall | None) -> list[str]:
+    """The sentence about a name that was ignored. It is the caller's text, so it is quoted."""
+    if call is None or call.ignored is None:
+        return []
+    return [f"This task has no step {quoted_error(call.ignored)} with the tool {call.tool}: that name was ignored."]
 
 
 def _recorded_text(execution: Execution, recording: Recorded, plan: Plan, repeats: Sequence[Repeat]) -> str:
@@ -144,7 +153,8 @@ def recorded_text(
     count = sum(map(is_settled, statuses))
     is_over = count == len(statuses)
     position = f"{_position_text(plan, batch)} ({count} of {len(statuses)} done{skipped_count(statuses)})."
-    sentences = [] if is_over and batch.steps else [position]
+    sentences = _ignored_text(recorded.call) + ([] if is_over and batch.steps else [position])
+    sentences += _open_elements(recorded, plan)
     sentences += may_have_run_twice(repeats, plan.was_interrupted)
     failed = [step.name for step in batch.steps if step.status is StepStatus.FAILED]
     name = next(iter(failed or ([] if batch.steps else batch.lists)), "")
@@ -180,6 +190,22 @@ def _position_text(plan: Plan, batch: Batch) -> str:
     [write] = batch.steps
     suffix = ", which failed" if write.status is StepStatus.FAILED else ""
     return f"Recorded as step '{write.name}'{suffix}"
+
+
+def _open_elements(recorded: Recorded, plan: Plan) -> list[str]:
+    """The ids of the open elements, if a call that named no element of their list is recorded as none of them."""
+    call, batch = recorded.call, recorded.batch
+    is_named = call.is_fixed and call.step is not None
+    names = [step["name"] for step in plan.steps if step.get("tool") == call.tool and not is_settled(step["status"])]
+    sentences = []
+    for name in names if not is_named else ():
+        items = plan.items_of(name)
+        if items and items.open and name not in batch.lists:
+            ids = [dumps_spaced(step_id(plan.task.task_id, name, index).text) for index in items.open[:MAX_CALLS_SHOWN]]
+            more = len(items.open) - len(ids)
+            rest = f" and {more} more" if more else ""
+            sentences.append(f"A call of an element of step '{name}' names it by {TASK_ID}: {', '.join(ids)}{rest}.")
+    return sentences
 
 
 def _completion_text(following: Sequence[JsonObject], statuses: Sequence[StepStatus]) -> str:

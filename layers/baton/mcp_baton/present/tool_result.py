@@ -49,6 +49,7 @@ from mcp_baton.tasks.record import (
     TaskRecord,
     TaskStatus,
     has_value,
+    is_early,
     statuses_of,
     steps_of,
     timestamp,
@@ -260,10 +261,11 @@ def _tool_result(
 
 
 def _known(run: EndedRun, view: TaskView | None) -> Known:
-    """Return the known values of the run, with the steps that continuations have completed meanwhile."""
-    shown = view.statuses if view else {}
-    completed = {name: StepStatus.COMPLETED for name in run.statuses if shown.get(name) == StepStatus.COMPLETED}
-    return structs.replace(run.known, statuses={**run.statuses, **completed})
+    """Return the known values of the run, with the steps that continuations have completed meanwhile. A step whose
+    value came early is open."""
+    shown, variables = view.statuses if view else {}, run.task.variables if run.task else {}
+    names = [name for name in run.statuses if shown.get(name) == StepStatus.COMPLETED and not is_early(variables, name)]
+    return structs.replace(run.known, statuses={**run.statuses, **dict.fromkeys(names, StepStatus.COMPLETED)})
 
 
 def _resource_links(run: EndedRun) -> list[str]:

@@ -12,6 +12,7 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.http import CALLBACKS_PATH
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PROGRESS, WORKFLOW_TASK
+from mcp_baton.tasks.step_ids import bare_task_id
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill
 from mcp_baton.testing.mcp_client import MAX_ROUNDS, Era, JsonRpcError
@@ -410,14 +411,15 @@ class Client(Controls):
         return self.get_prompt(self._workflow_of(task_id), arguments, task_id)
 
     def _workflow_of(self, task_id: str) -> str:
-        if task_id in self.stage.workflow_of_task:
-            return self.stage.workflow_of_task[task_id]
+        workflow = self.stage.workflow_of_task.get(bare_task_id(task_id))
+        if workflow is not None:
+            return workflow
         progress = cast("dict[str, Any]", self.task(task_id).variables[PROGRESS])
         workflows = self.stage.server.workflows.values()
         return next(item.name for item in workflows if progress["goal"] == f"{item.name}: {item.description}")
 
     def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
-        """Call a tool. With a task, the call is a continuation of it."""
+        """Call a tool. With a task, or a step of it (`01m8…/refund`), the call is a continuation."""
         return Result.of(*self._call_tool(name, arguments, task))
 
     def start_task(self, name: str, arguments: JsonObject | None = None) -> StartedTask:
@@ -456,7 +458,7 @@ class Client(Controls):
         status, result = str(task["status"]), task.get("result")
         if self.era == "2025" and status == "completed":
             result = self.request("tasks/result", {"taskId": task_id})["result"]
-        return Task(task_id, status, variables_in(own_meta(task)), result, omit(task, "result", "_meta"))
+        return Task(str(task["taskId"]), status, variables_in(own_meta(task)), result, omit(task, "result", "_meta"))
 
     def tasks(self) -> list[Task]:
         """Return the owner's tasks, newest first, without variables. Only the 2025 era lists tasks."""
@@ -485,7 +487,8 @@ class Client(Controls):
             ValueError: no tool has made an address for this step (`ctx.callback_url`).
             BatonError: the callback is refused.
         """
-        workflow_task = self.task(task_id).variables.get(WORKFLOW_TASK, task_id)
+        task = self.task(task_id)
+        workflow_task = task.variables.get(WORKFLOW_TASK, task.task_id)
         token = self.stage.store.callback_token(str(workflow_task), step)
         headers = {} if key is None else {"Idempotency-Key": key}
         replace(self, owner=None, claims={}).wire.http("POST", f"{CALLBACKS_PATH}{token}", body, headers)

@@ -59,6 +59,7 @@ class ToolCall(Struct, frozen=True):
         secrets: The secrets of the run, which people must not see.
         number: The number of the attempt within its step, from 1.
         key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
+        other: A step with the same tool for which the call may be meant: its approval counts, and its secrets.
     """
 
     workflow: CalledWorkflow | None = None
@@ -72,11 +73,12 @@ class ToolCall(Struct, frozen=True):
     secrets: Secrets = NO_SECRETS
     number: int = 1
     key: Key | None = None
+    other: CalledStep | None = None
 
     @property
     def approval(self) -> Approval | None:
-        """The approval that the step adds to its tool."""
-        return self.step.approval if self.step else None
+        """The approval that the step adds to its tool, or that the call would avoid."""
+        return next((step.approval for step in (self.step, self.other) if step and step.approval), None)
 
     def allows(self, only_in: Collection[str]) -> bool:
         """Whether a tool that runs only in these workflows may run here."""

@@ -1,14 +1,17 @@
 """The batch that a run writes, decided on the task's present state. Pure: it is decided again after a lost race."""
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
 
+from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
     EARLY_PREFIX,
     ELEMENTS_PREFIX,
+    EXTRA_PREFIX,
     ITEMS_PREFIX,
     PROGRESS,
     RESULT_PREFIX,
@@ -19,6 +22,7 @@ from mcp_baton.tasks.record import (
     paused_step,
     pauses_of,
     statuses_of,
+    steps_of,
 )
 from mcp_baton.tasks.store import Batch, ListResult, StepWrite
 from mcp_baton.tasks.values import list_in
@@ -29,6 +33,8 @@ from mcp_baton.workflow.host import Skip, Skipped, status_of, stored_result
 from mcp_baton.workflow.items import Items, merged_with
 from mcp_baton.workflow.pause import PauseReason, stored_pauses
 from mcp_baton.workflow.run import StepTrace
+
+logger = logging.getLogger(__name__)
 
 
 def run_batch(
@@ -85,7 +91,9 @@ def run_batch(
         steps=writes,
         unchanged={places[name]: statuses[name] for name in unchanged},
         pauses=_new_pauses(task, pauses, new_statuses, last=last),
-        variables=variables.changed | (_progress(pending_move, statuses) if pending_move else {}),
+        variables=variables.changed
+        | _extras(task, writes)
+        | (_progress(pending_move, statuses) if pending_move else {}),
         removed=variables.removed
         | outdated(writes)
         | (ended_items & task.variables.keys())
@@ -129,16 +137,29 @@ def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
     return {"completed": True, "steps_completed": completed_count}
 
 
+def _extras(task: TaskRecord, writes: Iterable[StepWrite]) -> dict[str, Json]:
+    """The results of calls that came before the condition of their step was decided, which is false."""
+    tools = {step["name"]: step["tool"] for step in steps_of(task) if "tool" in step}
+    skipped = [write.name for write in writes if drops_value(write) and write.name in tools]
+    try:
+        return {f"{EXTRA_PREFIX}{tools[name]}": task.variables[f"{RESULT_PREFIX}{name}"] for name in skipped}
+    except StoreError:
+        logger.warning("task %s: the results of %s cannot be read", task.task_id, skipped, exc_info=True)
+        return {}
+
+
+def drops_value(write: StepWrite) -> bool:
+    """Whether a step is skipped that had a value, which came before its condition was decided."""
+    return (write.expected, write.status) == (StepStatus.COMPLETED, StepStatus.SKIPPED)
+
+
 def outdated(writes: Iterable[StepWrite]) -> frozenset[str]:
     """The stored calls of continuations for the steps that a run writes itself, and the values of skipped steps, as
     errors and early callbacks. A `pending` step has neither. The digests of a callback stay, so that its repetition is
     accepted."""
     rewritten = [write for write in writes if write.expected is not StepStatus.PENDING]
     values = (f"{RESULT_PREFIX}{write.name}" for write in rewritten if write.status is StepStatus.SKIPPED)
-    drops_early = [
-        write for write in rewritten if (write.expected, write.status) == (StepStatus.COMPLETED, StepStatus.SKIPPED)
-    ]
-    return frozenset(f"{CALL_PREFIX}{write.name}" for write in rewritten if write not in drops_early).union(values)
+    return frozenset(f"{CALL_PREFIX}{write.name}" for write in rewritten if not drops_value(write)).union(values)
 
 
 def _writes(

@@ -1,195 +1,117 @@
 """Continuations: how a `tools/call` that names a task is recorded (docs/workflows.md). Pure.
 
-The plan does not restrict calls: each call is recorded as the step that it matches best, in any order.
+The plan does not restrict calls: a call is recorded as the step that it names, or that its arguments mean, in any
+order.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
+    EARLY_PREFIX,
     ELEMENTS_PREFIX,
     EXTRA_PREFIX,
     ITEMS_PREFIX,
     StepProgress,
     StepStatus,
 )
+from mcp_baton.tasks.step_ids import StepId
 from mcp_baton.tasks.store import Batch, ListResult, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.host import status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items, item_name
 from mcp_baton.workflow.pause import FailedItem, StepFailed, pause_after, pause_at
-from mcp_baton.workflow.plan import Comparison, Plan, Planned
+from mcp_baton.workflow.plan import CallArguments, Plan
 from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_calls import stored_call
 
 
-class Rank(IntEnum):
-    """How well a call matches a step. The lowest rank wins.
+class MatchedStep(Struct, frozen=True):
+    """The step, or the element of its list, as which a call is recorded.
 
     Attributes:
-        EQUAL: An open step whose known arguments equal those of the call.
-        REPEAT: A completed step whose call had equal arguments.
-        POSSIBLE: An open step that the call does not contradict.
-        FAILED: A failed step whose known arguments differ.
-        PENDING: A pending step whose known arguments differ.
-        LAST: A completed step whose call had other arguments.
+        index: The step's place in the task.
+        item: The element.
+        is_certain: Whether the call names it, or has arguments that equal those of its call.
     """
-
-    EQUAL = 1
-    REPEAT = 2
-    POSSIBLE = 3
-    FAILED = 4
-    PENDING = 5
-    LAST = 6
-
-
-class Candidate(Struct, frozen=True):
-    """A step, or an element of a step's list, that may match a call."""
 
     index: int
     step: StepProgress
-    rank: Rank
-    equal: int = 0
     item: int | None = None
+    is_certain: bool = True
 
     @property
     def name(self) -> str:
-        """The step's name, with the index of the element."""
-        return self.step["name"] if self.item is None else item_name(self.step["name"], self.item)
+        """The step's name."""
+        return self.step["name"]
 
     @property
-    def match_quality(self) -> tuple[int, int]:
-        """Candidates with the same quality match equally well."""
-        return self.rank, -self.equal
-
-    @property
-    def order(self) -> tuple[int, int, int, int]:
-        """Sorts the best candidate first. Of equal completed steps, the last one is the best."""
-        position = -self.index if self.rank in {Rank.REPEAT, Rank.LAST} else self.index
-        return *self.match_quality, position, self.item or 0
+    def call_name(self) -> str:
+        """The name of its call, for the idempotency key and approvals: that of the step, with the element's index."""
+        return self.name if self.item is None else item_name(self.name, self.item)
 
 
-def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> list[Candidate]:
-    """The steps that may match a call, the best one first. `exact` as in `Comparison`.
-
-    If only one step uses the tool, its arguments are not compared. An element of a list matches only a call whose
-    arguments equal all that is known of its own. If nothing is known, the call gives the arguments of the next element.
-    """
-    steps = [
-        (index, step) for index, step in enumerate(plan.steps) if step.get("tool") == tool and not plan.is_skipped(step)
-    ]
-    if len(steps) == 1 and not plan.has_list(steps[0][1]["name"]):
-        [(index, step)] = steps
-        return [Candidate(index, step, Rank.LAST if _is_completed(step) else Rank.PENDING)]
-    call = plan.comparison(tool, arguments, exact)
-    ranked: list[Candidate] = []
-    for index, step in steps:
-        if not plan.has_list(step["name"]):
-            ranked.append(_ranked(plan, tool, call, index, step))
-        elif not _is_completed(step):
-            ranked += _ranked_items(plan, tool, call, index, step)
-    return sorted(ranked, key=lambda candidate: candidate.order)
-
-
-def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) -> Candidate | None:
-    """The step as which a call is recorded; `None` if no step matches.
-
-    Args:
-        rng: Gives a number from 0 up to 1. If given, an open step is picked at random from the equally good ones, so
-            that concurrent calls that lost a race do not collide again.
-    """
-    if not ranked:
+def named_step(plan: Plan, tool: str, named: StepId) -> MatchedStep | None:
+    """The step, or the element of its list, that a call names; `None` if the task has no such step with this tool."""
+    steps = enumerate(plan.steps)
+    match = next((MatchedStep(index, step, named.index) for index, step in steps if step["name"] == named.step), None)
+    if match is None or match.step.get("tool") != tool or (named.index is not None) is not plan.has_list(match.name):
         return None
-    best = ranked[0]
-    if rng is None or _is_completed(best.step):
-        return best
-    equals = [candidate for candidate in ranked if candidate.match_quality == best.match_quality]
-    return equals[int(rng() * len(equals))]
+    return match if named.index is None or named.index < _count_elements(plan, match) else None
 
 
-def workflow_if_ready(plan: Plan, ranked: Sequence[Candidate]) -> str | None:
-    """The name of the task's workflow, if the step that a call matches can run now; otherwise `None`."""
-    candidate = choose(ranked)
-    if candidate is None or plan.workflow is None or plan.known is None:
-        return None
-    ready_steps = plan.workflow.ready(plan.known.statuses)
-    step = next((step for step in ready_steps if step.name == candidate.step["name"]), None)
-    return plan.workflow.name if step is not None and plan.known.decide_condition(step) is True else None
+def _count_elements(plan: Plan, match: MatchedStep) -> int:
+    """How many elements a step's list has, as far as that is known now."""
+    if _is_completed(match.step):
+        return len(plan.results_of(match.name) or ())
+    items = plan.items_of(match.name)
+    return len(items.elements) if items else 0
 
 
-def matching_step(ranked: Sequence[Candidate]) -> str | None:
-    """The name of the step that a call matches, if exactly one step matches; otherwise `None`.
+def matching_step(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> MatchedStep | None:
+    """The step, or the element of its list, that a call means which names no step; `None` for an extra call.
 
-    Open steps that the call does not contradict come first, then completed steps with equal arguments, then the other
-    open steps, then the other completed steps.
+    The rules are those of docs/reference/workflow-rules.md, Which step a continuation means. `exact` as in
+    `CallArguments`.
     """
-    matches = _with_rank(ranked, Rank.EQUAL, Rank.POSSIBLE)
-    repeats = _with_rank(ranked, Rank.REPEAT)
-    if matches:
-        # If the call may be a repeat, a step counts only if its known arguments equal those of the call.
-        is_certain = len(matches) == 1 and (matches[0].rank is Rank.EQUAL or not repeats)
-        return matches[0].name if is_certain else None
-    others = repeats or _with_rank(ranked, Rank.FAILED, Rank.PENDING) or _with_rank(ranked, Rank.LAST)
-    return others[0].name if len(others) == 1 else None
+    steps = [MatchedStep(index, step, is_certain=False) for index, step in enumerate(plan.steps)]
+    users = [match for match in steps if match.step.get("tool") == tool]
+    steps = [match for match in users if not plan.is_skipped(match.step)]
+    plain = [match for match in steps if not plan.has_list(match.name)]
+    if len(users) == len(plain) == 1:
+        return plain[0]  # without reading the values of its arguments
+    call = plan.call_arguments(tool, arguments, exact)
+    for match in steps:
+        if not _is_completed(match.step) and (fitting := _fitting(plan, match, call)):
+            return fitting
+    completed = [match for match in reversed(plain) if _is_completed(match.step)]
+    for match in completed:
+        if plan.was_called_with(match.name, call):
+            return replace(match, is_certain=True)
+    return next(iter([*(match for match in plain if not _is_completed(match.step)), *completed]), None)
 
 
-def _with_rank(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
-    return [candidate for candidate in ranked if candidate.rank in ranks]
+def _fitting(plan: Plan, match: MatchedStep, call: CallArguments) -> MatchedStep | None:
+    """The open step, or the first open element of its list, whose known arguments equal those of a call."""
+    if not plan.has_list(match.name):
+        return replace(match, is_certain=True) if plan.fits(match.name, call) else None
+    items = plan.items_of(match.name)
+    for item in items.open if items else ():
+        if items and plan.fits(match.name, call, Found(items.elements[item])):
+            return replace(match, item=item, is_certain=True)
+    return None
 
 
-def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Candidate:
-    name = step["name"]
-    if _is_completed(step):
-        call_arguments = plan.call_arguments(name, call, tool)
-        equal = call_arguments is not None and call.equals(call_arguments)
-        return Candidate(index, step, Rank.REPEAT if equal else _mismatch_rank(step))
-    planned = plan.planned(name, tool, call)
-    changed = planned.changed | call.changed_by(planned.arguments)
-    if changed & call.arguments.keys():
-        return Candidate(index, step, _mismatch_rank(step))
-    if changed or not _is_known(planned, call):
-        return Candidate(index, step, Rank.POSSIBLE)
-    return Candidate(index, step, Rank.EQUAL, len(planned.arguments))
-
-
-def _is_known(planned: Planned, call: Comparison) -> bool:
-    """Whether there is something that a call can equal. If all arguments were left out, that is a call without them."""
-    return bool(planned.arguments) or (planned.is_complete and (not planned.has_sources or call.equals({})))
-
-
-def _ranked_items(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Iterator[Candidate]:
-    """The elements of a step's list without a result that a call matches."""
-    items = plan.items_of(step["name"])
-    if items is None:
-        return
-    unknown: list[int] = []
-    for item_index in items.open:
-        planned = plan.planned(step["name"], tool, call, Found(items.elements[item_index]))
-        if planned.changed or call.changed_by(planned.arguments):
-            continue
-        if _is_known(planned, call):
-            yield Candidate(index, step, Rank.EQUAL, len(planned.arguments), item_index)
-        else:
-            unknown.append(item_index)
-    if unknown and not any(_is_call_of(plan, tool, call, step, items.elements[done]) for done in items.done):
-        yield from (Candidate(index, step, Rank.POSSIBLE, 0, item_index) for item_index in unknown)
-
-
-def _is_call_of(plan: Plan, tool: str, call: Comparison, step: StepProgress, element: Json) -> bool:
-    """Whether a call repeats that of an element which has a result."""
-    planned = plan.planned(step["name"], tool, call, Found(element))
-    return planned.is_complete and not planned.changed and call.equals(planned.arguments)
-
-
-def _mismatch_rank(step: StepProgress) -> Rank:
-    if _is_completed(step):
-        return Rank.LAST
-    return Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING
+def is_turn(plan: Plan, match: MatchedStep) -> bool:
+    """Whether a step can run now."""
+    if plan.workflow is None or plan.known is None:
+        return False
+    ready = (step for step in plan.workflow.ready(plan.known.statuses) if step.name == match.name)
+    return any(plan.known.decide_condition(step) is True for step in ready)
 
 
 def _is_completed(step: StepProgress) -> bool:
@@ -200,16 +122,41 @@ class ContinuationCall(Struct, frozen=True):
     """A call of a tool that names a task.
 
     Attributes:
-        step: The step whose idempotency key the tool received, if any. The call is recorded as this step or as an extra
-            call, and never as another step.
+        step: The step that it means, whose idempotency key the tool receives; `None` for an extra call.
+        is_fixed: Whether it is recorded as this step, or as an extra call, and never as another step.
+        ignored: What the caller has named as a step, if it was ignored.
         key: The idempotency key that the tool received, if the call timed out.
     """
 
     tool: str
     arguments: JsonObject
-    step: str | None = None
+    step: StepId | None = None
+    is_fixed: bool = False
+    ignored: str | None = None
     exact: tuple[str, ...] = ()
     key: str | None = None
+
+
+def match_again(plan: Plan, call: ContinuationCall) -> MatchedStep | None:
+    """The step of a call, for a task that has changed since the call began.
+
+    A call keeps its step, and its key, unless another call with other arguments has completed the step meanwhile.
+    """
+    match = named_step(plan, call.tool, call.step) if call.step else None
+    if call.is_fixed or (match and _keeps(plan, match, call)):
+        return match
+    return matching_step(plan, call.tool, call.arguments, call.exact)
+
+
+def _keeps(plan: Plan, match: MatchedStep, call: ContinuationCall) -> bool:
+    """Whether a step is open, or was completed by an equal call, which has the same key."""
+    arguments = plan.call_arguments(call.tool, call.arguments, call.exact)
+    items = plan.items_of(match.name)
+    if match.item is None and _is_completed(match.step):
+        return plan.was_called_with(match.name, arguments)
+    if match.item is not None and items and match.item in items.done:
+        return plan.was_called_with(match.name, arguments, Found(items.elements[match.item]))
+    return not _is_completed(match.step) and not plan.is_skipped(match.step)
 
 
 def attempts_for(plan: Plan, tool: str) -> int:
@@ -225,46 +172,62 @@ def continuation_batch(
     call: ContinuationCall,
     outcome: Outcome,
     variables: TaskVariables,
-    rng: Callable[[], float] | None = None,
-    ranked: Sequence[Candidate] | None = None,
+    match: MatchedStep | None,
     timing: Timing | None = None,
 ) -> Batch:
-    """The batch that records a call, decided on the task's present state.
+    """The batch that records a call as a step.
 
-    A call that matches no step is recorded as an extra call. So is a failure of a completed step: it never replaces a
-    result.
-
-    Args:
-        rng: As in `choose`; given after a lost race.
+    Without a step, the call is recorded as an extra call. So is a call of a skipped step, and a failure of a completed
+    step: it never replaces a result.
     """
-    candidate = _matching_candidate(plan, call, rng, ranked)
-    if candidate is not None and isinstance(outcome, Failed):
+    if match is not None and isinstance(outcome, Failed):
         # The error may quote the call's arguments.
-        outcome = replace(outcome, error=plan.without_secrets(candidate.step["name"], call.arguments, outcome.error))
-    if candidate is not None and candidate.item is not None:
-        return _item_batch(plan, candidate, candidate.item, call.tool, outcome, variables, timing)
-    write = _step_write(plan, candidate, call, outcome, timing) if candidate else None
-    extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
+        outcome = replace(outcome, error=plan.without_secrets(match.name, call.arguments, outcome.error))
+    if match is not None and plan.is_skipped(match.step):
+        match = None
+    if match is not None and match.item is not None:
+        batch = _item_batch(plan, match, match.item, call.tool, outcome, variables, timing)
+        if batch is not None:
+            return batch
+        match = None
+    write = _step_write(plan, match, call, outcome, timing) if match else None
+    extra: dict[str, Json] = {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
     return Batch(
         steps=(write,) if write else (),
         pauses=_pauses_after(plan, write, call, outcome) if write else None,
-        variables=variables.changed | extra,
+        variables=variables.changed | (_early_note(plan, write) if write else extra),
         removed=variables.removed,
     )
 
 
+def _early_note(plan: Plan, write: StepWrite) -> dict[str, Json]:
+    """The note that the result of a step came before other steps that decide its condition."""
+    variable, known = f"{EARLY_PREFIX}{write.name}", plan.known
+    step = known.workflow.step(write.name) if known else None
+    is_early = (
+        known is not None
+        and step is not None
+        and write.status is StepStatus.COMPLETED
+        and not isinstance(known.decide_condition(step), bool)
+        and step not in known.workflow.ready(known.statuses)
+    )
+    return {variable: is_early} if is_early or variable in plan.task.variables else {}
+
+
 def _item_batch(
     plan: Plan,
-    candidate: Candidate,
+    match: MatchedStep,
     item: int,
     tool: str,
     outcome: Outcome,
     variables: TaskVariables,
     timing: Timing | None,
-) -> Batch:
-    """The batch that records the call of one element. It requires the task as it was read: other calls write the same
-    variable."""
-    name, status = candidate.step["name"], StepStatus(candidate.step["status"])
+) -> Batch | None:
+    """The batch that records the call of one element; `None` for a failure of one that has a result. The batch requires
+    the task as it was read: other calls write the same variable."""
+    name, status = match.name, StepStatus(match.step["status"])
+    if status is StepStatus.COMPLETED:
+        return _replaced_item_batch(plan, match, item, outcome, variables)
     items = plan.items_of(name) or Items([], {})
     stored_names, errors = {f"{ITEMS_PREFIX}{name}", f"{ELEMENTS_PREFIX}{name}"}, _item_errors(plan, name)
     pause = pause_at(name, plan.pauses)
@@ -272,23 +235,40 @@ def _item_batch(
     if unapproved_count and item not in errors:
         unapproved_count -= 1
     if isinstance(outcome, Succeeded):
-        items = replace(items, known={**items.known, item: outcome.value})
+        replaced = frozenset({item}) if items.stored and item in items.stored.done else frozenset()
+        items = replace(items, known={**items.known, item: outcome.value}, dropped=items.dropped | replaced)
         errors.pop(item, None)
+    elif item in items.done:
+        return None
     else:
         errors[item] = outcome.error
     steps: tuple[StepWrite, ...] = ()
+    notes: dict[str, Json] = {}
     is_done = not items.open
     if is_done:
         result = ListResult() if items.stored else items.in_order
-        steps = (StepWrite(candidate.index, name, status, StepStatus.COMPLETED, result, timing=timing),)
+        steps = (StepWrite(match.index, name, status, StepStatus.COMPLETED, result, timing=timing),)
+        notes = _early_note(plan, steps[0])
     return Batch(
         steps=steps,
-        pauses=_pauses_after_item(plan, candidate.step, tool, outcome, errors, items, unapproved_count),
-        variables=variables.changed,
+        pauses=_pauses_after_item(plan, match.step, tool, outcome, errors, items, unapproved_count),
+        variables=variables.changed | notes,
         lists={name: items.to_write()} if items.stored or not is_done else {},
         removed=variables.removed | (stored_names & plan.task.variables.keys() if is_done else set()),
         same_version=True,
     )
+
+
+def _replaced_item_batch(
+    plan: Plan, match: MatchedStep, item: int, outcome: Outcome, variables: TaskVariables
+) -> Batch | None:
+    """The batch that replaces the result of an element of a completed list."""
+    results = plan.results_of(match.name)
+    if not isinstance(outcome, Succeeded) or results is None:
+        return None
+    results = [*results[:item], outcome.value, *results[item + 1 :]]
+    write = StepWrite(match.index, match.name, StepStatus.COMPLETED, StepStatus.COMPLETED, results)
+    return Batch((write,), variables=variables.changed, removed=variables.removed, same_version=True)
 
 
 def _item_errors(plan: Plan, name: str) -> dict[int, str]:
@@ -326,24 +306,12 @@ def _pauses_after_item(
     return plan.pauses_with(name, details)
 
 
-def _matching_candidate(
-    plan: Plan, call: ContinuationCall, rng: Callable[[], float] | None, ranked: Sequence[Candidate] | None
-) -> Candidate | None:
-    if call.step is None:
-        return choose(candidates(plan, call.tool, call.arguments, call.exact) if ranked is None else ranked, rng)
-    for index, step in enumerate(plan.steps):
-        if step["name"] == call.step and not plan.has_list(call.step):
-            return Candidate(index, step, Rank.EQUAL)
-    matches = candidates(plan, call.tool, call.arguments, call.exact)
-    return next((candidate for candidate in matches if candidate.name == call.step), None)
-
-
 def _step_write(
-    plan: Plan, candidate: Candidate, call: ContinuationCall, outcome: Outcome, timing: Timing | None
+    plan: Plan, match: MatchedStep, call: ContinuationCall, outcome: Outcome, timing: Timing | None
 ) -> StepWrite | None:
-    index, step = candidate.index, candidate.step
+    index, step = match.index, match.step
     status = StepStatus(step["status"])
-    if status is StepStatus.SKIPPED or (status is StepStatus.COMPLETED and isinstance(outcome, Failed)):
+    if status is StepStatus.COMPLETED and isinstance(outcome, Failed):
         return None
     arguments = stored_call(call.arguments, plan.hidden(step["name"], call.arguments))
     return StepWrite(index, step["name"], status, status_of(outcome), stored_result(outcome), arguments, timing)

@@ -2,7 +2,7 @@
 on)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.keys import step_key
 from mcp_baton.tasks.record import StepStatus, TaskRecord, statuses_of
+from mcp_baton.tasks.step_ids import StepId, parse_step_id, step_id
 from mcp_baton.tasks.store import Batch, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
@@ -26,14 +27,13 @@ from mcp_baton.tools.schema.prompt_arguments import check_arguments
 from mcp_baton.tools.secrets import oversized_secret
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.continuation import (
-    Candidate,
     ContinuationCall,
+    MatchedStep,
     attempts_for,
-    candidates,
-    choose,
     continuation_batch,
-    matching_step,
-    workflow_if_ready,
+    is_turn,
+    match_again,
+    named_step,
 )
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import declared_arguments
@@ -50,7 +50,6 @@ from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.sources import PromptArg
-from mcp_baton.workflow.steps.retry import random_fraction
 
 logger = logging.getLogger(__name__)
 
@@ -69,12 +68,12 @@ class Recorded(Struct, frozen=True):
     task: TaskRecord
     batch: Batch
     oversized: Sequence[str]
-    arguments: JsonObject
+    call: ContinuationCall
 
     def repeats(self, plan: Plan) -> list[Repeat]:
         """The recorded step, if a run may have run it before. `plan` is the plan after the write."""
         names = [step.name for step in self.batch.steps if step.expected is not StepStatus.COMPLETED]
-        return [repeat for name in names for repeat in plan.repeated(name, self.arguments)]
+        return [repeat for name in names for repeat in plan.repeated(name, self.call.arguments)]
 
 
 class NotRecorded(Struct, frozen=True):
@@ -117,10 +116,9 @@ class Continuation(Struct, frozen=True):
         target: Where the call is recorded.
         call: The call, with values instead of placeholders.
         identity: The origin of its idempotency key.
-        ranking: The steps that the call may mean, best first, for the task as it was read.
+        match: The step that the call means, for the task as it was read.
         at_ms: When the call starts, epoch milliseconds; `began_s` is the same on `Services.clock`.
         tool_call: Which call of its workflow it is, for the guards of its tool.
-        rng: Chooses a step after a lost race.
     """
 
     request: Request
@@ -130,11 +128,10 @@ class Continuation(Struct, frozen=True):
     identity: Identity
     variables: TaskVariables
     asker_factory: AskerFactory
-    ranking: Sequence[Candidate]
+    match: MatchedStep | None
     at_ms: int
     began_s: float
     tool_call: ToolCall = ONLY_CALL
-    rng: Callable[[], float] = random_fraction
 
     @property
     def options(self) -> CallOptions:
@@ -154,12 +151,11 @@ class Continuation(Struct, frozen=True):
         call, variables = replace(self.call, key=self.identity.key() if is_timed_out else None), self.variables
 
         def decide(current: TaskRecord) -> Batch:
-            if current is plan.task:
-                batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranking, timing=timing)
-            else:
+            current_plan, match = plan, self.match
+            if current is not plan.task:
                 current_plan = plan_of(request.server, current)
-                batch = continuation_batch(current_plan, call, outcome, variables, self.rng, timing=timing)
-            batches.append(batch)
+                match = match_again(current_plan, call)
+            batches.append(batch := continuation_batch(current_plan, call, outcome, variables, match, timing))
             return replace(batch, named=True)
 
         attempts = attempts_for(plan, self.call.tool)
@@ -169,7 +165,7 @@ class Continuation(Struct, frozen=True):
         except StoreError as error:
             _note_lost(request, self.task_id, error)
             return NotRecorded(self.task_id, error, plan.workflow)
-        return Recorded(task, batches[-1], task.oversized, self.call.arguments)
+        return Recorded(task, batches[-1], task.oversized, self.call)
 
     def _with_denial(self, plan: Plan, refusal: NotApproved | None) -> Plan:
         """Note in the task that a person has denied the call of its step, so that no handoff suggests it again. Returns
@@ -198,9 +194,9 @@ class Continuation(Struct, frozen=True):
             return plan
 
 
-def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | RefusedCall:
-    """Read the task that a call names, replace placeholders by values, and choose the idempotency key."""
-    rounds = request.rounds()
+def prepare(request: Request, tool: Tool, arguments: JsonObject, named: StepId) -> Continuation | RefusedCall:
+    """Read the task that a call names, replace placeholders by values, and choose the step and its idempotency key."""
+    rounds, task_id = request.rounds(), named.task_id
     plan, target = _find(request, task_id)
     budget = request.budget
     replacement = replace_placeholders(
@@ -216,19 +212,31 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     if earlier_identity and earlier_identity.values != replacement.digest:
         return RefusedCall(Failed(CHANGED), NotMade(task_id, target))
     # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
-    ranking = candidates(plan, tool.name, replacement.arguments, replacement.names) if plan else []
-    identity = earlier_identity or _identity(ranking, tool, replacement, task_id)
+    match = named_step(plan, tool.name, named) if plan else None
+    is_guarded = isinstance(target, Plan) and _may_need_approval(target, tool)
+    call = ContinuationCall(
+        tool.name,
+        replacement.arguments,
+        # A call that was approved as one step is not recorded as another one.
+        is_fixed=match is not None or is_guarded,
+        ignored=named.path if match is None else None,
+        exact=replacement.names,
+    )
+    if plan is not None and match is None:
+        earlier_step = earlier_identity.step if earlier_identity else None
+        earlier_call = replace(call, step=parse_step_id(f"{task_id}/{earlier_step}") if earlier_step else None)
+        match = match_again(plan, replace(earlier_call, is_fixed=False))
+    if match is not None:
+        call = replace(call, step=step_id(task_id, match.name, match.item))
+    identity = earlier_identity or _identity(tool, replacement, task_id, match)
     tool_call = ToolCall(key=identity.key)
     if isinstance(target, Plan):
-        tool_call = tool_call_of(target, tool, ranking, identity)
+        tool_call = tool_call_of(target, tool, match, identity)
     if rounds:
         rounds.identity = replace(identity, by=tool_call.by or None)
     variables = TaskVariables(target.task.variables if isinstance(target, Plan) else {})
-    # A call that was approved as one step is not recorded as another step, even after a lost race.
-    step = identity.step or (tool_call.name if isinstance(target, Plan) and _may_need_approval(target, tool) else None)
-    call = ContinuationCall(tool.name, replacement.arguments, step, replacement.names)
     asker, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
-    return Continuation(request, task_id, target, call, identity, variables, asker, ranking, now_ms, now_s, tool_call)
+    return Continuation(request, task_id, target, call, identity, variables, asker, match, now_ms, now_s, tool_call)
 
 
 def _oversized_secret(plan: Plan | None, tool: Tool, arguments: JsonObject) -> str | None:
@@ -245,26 +253,27 @@ def _oversized_secret(plan: Plan | None, tool: Tool, arguments: JsonObject) -> s
     return None
 
 
-def tool_call_of(plan: Plan, tool: Tool, ranking: Sequence[Candidate], identity: Identity) -> ToolCall:
+def tool_call_of(plan: Plan, tool: Tool, match: MatchedStep | None, identity: Identity) -> ToolCall:
     """Return which call of its task this is. Only guards need the step."""
     workflow = plan.workflow
+    tool_call = ToolCall(workflow, task=plan.task, key=identity.key)
     if not tool.only_in and not _may_need_approval(plan, tool):
-        return ToolCall(workflow, task=plan.task, key=identity.key)
-    # Preferably the step whose idempotency key the call has.
-    candidate = next((item for item in ranking if item.name == identity.step), None) or choose(ranking)
-    by = f"call:{new_token()}"
-    if workflow is None or candidate is None:
-        return ToolCall(workflow, task=plan.task, by=by, before=identity.by, key=identity.key)
-    return ToolCall(
-        workflow,
-        workflow.step(candidate.step["name"]),
-        candidate.name,
-        plan.task,
-        is_turn=bool(tool.only_in) and workflow_if_ready(plan, ranking) is not None,
-        is_item=candidate.item is not None,
-        by=by,
-        before=identity.by,
-        key=identity.key,
+        return tool_call
+    tool_call = replace(tool_call, by=f"call:{new_token()}", before=identity.by)
+    step = workflow.step(match.name) if workflow and match else None
+    if workflow and not (match and match.is_certain) and not (step and step.approval):
+        # The call may be meant for another step, whose approval it must not avoid.
+        users = [user for user in workflow.steps if user.tool == tool.name]
+        users.sort(key=lambda user: user.approval is None)
+        tool_call = replace(tool_call, other=next((user for user in users if user.approval or match is None), None))
+    if workflow is None or match is None:
+        return tool_call
+    return replace(
+        tool_call,
+        step=step,
+        name=None if tool_call.other else match.call_name,
+        is_turn=bool(tool.only_in) and is_turn(plan, match),
+        is_item=match.item is not None,
     )
 
 
@@ -273,12 +282,11 @@ def _may_need_approval(plan: Plan, tool: Tool) -> bool:
     return tool.approval is not None or any(step.tool == tool.name and step.approval for step in steps)
 
 
-def _identity(ranking: Sequence[Candidate], tool: Tool, replacement: ReplacedArguments, task_id: str) -> Identity:
-    step = matching_step(ranking)
-    if step is None:
+def _identity(tool: Tool, replacement: ReplacedArguments, task_id: str, match: MatchedStep | None) -> Identity:
+    if match is None:
         return Identity(task=task_id, values=replacement.digest)
-    key = step_key(task_id, step, partial(tool.canonical, replacement.arguments))
-    return Identity(key, task_id, step, replacement.digest)
+    key = step_key(task_id, match.call_name, partial(tool.canonical, replacement.arguments))
+    return Identity(key, task_id, step_id(task_id, match.name, match.item).path, replacement.digest)
 
 
 def _find(request: Request, task_id: str) -> tuple[Plan | None, Target]:

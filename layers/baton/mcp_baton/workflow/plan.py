@@ -5,8 +5,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Final
 
-from msgspec import Struct
-
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.keys import canonical_text
@@ -35,41 +33,42 @@ from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.stored_calls import restore_call
 
 
-class Comparison:
-    """The arguments of a call, for comparisons."""
+class CallArguments:
+    """The arguments of a call, for comparisons: as the tool receives them.
 
-    def __init__(
-        self, arguments: JsonObject, canonical: Callable[[JsonObject], JsonObject], exact: Collection[str] = ()
-    ) -> None:
+    Args:
+        exact: The names of those that Baton has put in for placeholders.
+    """
+
+    def __init__(self, tool: str, arguments: JsonObject, canonical: Canonical, exact: Collection[str] = ()) -> None:
+        self.tool = tool
         self.arguments = arguments
         self.exact = exact
         self._canonical = canonical
 
-    def changed_by(self, values: JsonObject) -> frozenset[str]:
-        """The names of the arguments that would change if the call had these values."""
-        changes = {name: value for name, value in values.items() if not self._has(name, value)}
-        return self._differing_names({**self.arguments, **changes}) if changes else frozenset()
+    def have(self, values: JsonObject) -> bool:
+        """Whether the call would mean the same if it had these values."""
+        others = {name: value for name, value in values.items() if not self._has(name, value)}
+        return not others or self._mean_the_same({**self.arguments, **others})
 
-    def equals(self, other: JsonObject) -> bool:
+    def equal(self, other: JsonObject) -> bool:
         """Whether a call with these arguments means the same."""
         if other.keys() == self.arguments.keys() and all(self._has(name, value) for name, value in other.items()):
             return True
-        return not self._differing_names(other)
+        return self._mean_the_same(other)
 
     def _has(self, name: str, value: Json) -> bool:
         return name in self.arguments and _is_equal_json(self.arguments[name], value)
 
-    def _differing_names(self, other: JsonObject) -> frozenset[str]:
-        arguments, others = self._canonical_arguments, self._canonical(other)
-        return frozenset(
-            name
-            for name in arguments.keys() | others.keys()
-            if name not in arguments or name not in others or not _is_equal_json(arguments[name], others[name])
+    def _mean_the_same(self, other: JsonObject) -> bool:
+        arguments, others = self._canonical_arguments, self._canonical(self.tool, other)
+        return arguments.keys() == others.keys() and all(
+            _is_equal_json(value, others[name]) for name, value in arguments.items()
         )
 
     @cached_property
     def _canonical_arguments(self) -> JsonObject:
-        return self._canonical(self.arguments)
+        return self._canonical(self.tool, self.arguments)
 
 
 def _is_equal_json(first: Json, second: Json) -> bool:
@@ -89,24 +88,6 @@ MIN_FORM_CHARS: Final = 5
 
 type PromptArguments = Callable[[TaskRecord], tuple[Mapping[str, str], Mapping[str, Json]] | None]
 """From a task: its prompt arguments as texts, and converted to their types. `None` if they cannot be read."""
-
-
-class Planned(Struct, frozen=True):
-    """The call of a step, as the plan knows it now.
-
-    Attributes:
-        arguments: The arguments that can be resolved now, without those that the tool's schema has refused.
-        has_sources: Whether the step gives its tool arguments. Without them, the model supplies all.
-    """
-
-    arguments: Mapping[str, Json]
-    is_complete: bool
-    secret: frozenset[str] = frozenset()
-    changed: frozenset[str] = frozenset()
-    has_sources: bool = True
-
-
-NOTHING_PLANNED = Planned({}, is_complete=False)
 
 
 class Outputs(Mapping[str, Json]):
@@ -217,38 +198,72 @@ class Plan:
         step = self._step(name)
         return isinstance(step, ListStep)
 
-    def planned(self, name: str, tool: str, call: Comparison, element: Found | None = None) -> Planned:
-        """The planned call of a step, or of an element of its list."""
+    def results_of(self, name: str) -> list[Json] | None:
+        """The result of a completed list; `None` if it is not available."""
+        result = self.known.outputs.get(name) if self.known else None
+        return result if isinstance(result, list) else None
+
+    def fits(self, name: str, call: CallArguments, element: Found | None = None) -> bool:
+        """Whether all arguments of a step, or of an element, that are known now equal those of a call. If none is
+        known, only a call without arguments fits, of a step that has none either."""
+        planned = self._planned(name, call, element)
+        if planned is None:
+            return False
+        arguments, is_complete = planned
+        return call.have(arguments) if arguments else is_complete and call.equal({})
+
+    def was_called_with(self, name: str, call: CallArguments, element: Found | None = None) -> bool:
+        """Whether a completed step, or an element with a result, was called with equal arguments: those of its
+        continuation, otherwise those of its sources. A secret is not stored, so it cannot differ."""
+        variable = f"{CALL_PREFIX}{name}"
+        if element is None and variable in self.task.variables:
+            try:
+                earlier_call = restore_call(self.task.variables[variable], call.arguments)
+            except StoreError as error:
+                logger.warning("task %s: the call of step %s cannot be read", self.task.task_id, name, exc_info=error)
+                return False
+            return earlier_call is not None and call.equal(earlier_call)
+        planned = self._planned(name, call, element)
+        if planned is None:
+            return False
+        arguments, is_complete = planned
+        secrets = {secret: call.arguments[secret] for secret in self._secret_arguments(name) & call.arguments.keys()}
+        return is_complete and call.equal({**arguments, **secrets})
+
+    def _planned(self, name: str, call: CallArguments, element: Found | None) -> tuple[dict[str, Json], bool] | None:
+        """The arguments of a step's call, or of an element's, that are known now, without secret ones and those that
+        the tool's schema has refused; and whether these are all. `None` if one of them differs from the call's."""
         step = self._step(name)
-        if step is None or step.tool != tool or self.workflow is None or self.known is None:
-            return NOTHING_PLANNED
+        if step is None or step.tool != call.tool or self.known is None:
+            return {}, False
         all_known = self.known if element is None else self.known.at(element.value)
-        refused = self.refused(step)
+        left_out = refused_arguments(step, self.pauses) | self._secret_arguments(name)
         arguments: dict[str, Json] = {}
-        changed: set[str] = set()
         is_complete = True
-        secrets = self.workflow.secrets
-        secret = frozenset(name for name, source in step.arguments.items() if contains_argument(source, secrets))
         for argument, source in step.arguments.items():
-            if argument in secret:
+            if argument in left_out:
                 continue
-            is_equal = self._is_same(source, argument, call) if argument not in refused else None
-            if is_equal is not None:
-                if is_equal:
-                    arguments[argument] = call.arguments[argument]
-                else:
-                    changed.add(argument)
+            is_equal = self._is_same(source, argument, call)
+            if is_equal is False:
+                return None
+            if is_equal:
+                arguments[argument] = call.arguments[argument]
                 continue
             resolution = all_known.resolve(source)
-            if argument in refused:
-                continue
             if isinstance(resolution, Found):
                 arguments[argument] = resolution.value
             elif not isinstance(resolution, NotGiven):
                 is_complete = False
-        return Planned(arguments, is_complete, secret, frozenset(changed), has_sources=bool(step.arguments))
+        return arguments, is_complete
 
-    def _is_same(self, source: Source, argument: str, call: Comparison) -> bool | None:
+    def _secret_arguments(self, name: str) -> frozenset[str]:
+        step = self._step(name)
+        if self.workflow is None or step is None:
+            return frozenset()
+        secrets = self.workflow.secrets
+        return frozenset(name for name, source in step.arguments.items() if contains_argument(source, secrets))
+
+    def _is_same(self, source: Source, argument: str, call: CallArguments) -> bool | None:
         """Whether an argument of a call equals a large stored value, without reading that value.
 
         A value that Baton has put in equals the stored text exactly. A value of the client may be written differently.
@@ -268,23 +283,6 @@ class Plan:
         if argument in call.exact or len(text) * MIN_FORM_CHARS < size:
             return holds(self.task, self.known.stored_name(source), text)
         return None
-
-    def call_arguments(self, name: str, call: Comparison, tool: str) -> JsonObject | None:
-        """The arguments of a completed step's call: those of the continuation, otherwise those of its sources.
-
-        Returns:
-            `None` if they are not known, or if a stored digest shows that they differ from those of the call.
-        """
-        variable = f"{CALL_PREFIX}{name}"
-        if variable in self.task.variables:
-            try:
-                return restore_call(self.task.variables[variable], call.arguments)
-            except StoreError as error:
-                logger.warning("task %s: the call of step %s cannot be read", self.task.task_id, name, exc_info=error)
-                return None
-        planned = self.planned(name, tool, call)
-        secret = {argument: call.arguments[argument] for argument in planned.secret if argument in call.arguments}
-        return {**planned.arguments, **secret} if planned.is_complete and not planned.changed else None
 
     def repeats(self) -> tuple[Repeat, ...]:
         """The open steps that a run may have run without recording them: it was killed, or has not ended yet."""
@@ -336,10 +334,6 @@ class Plan:
             return text
         return secrets_in_call(call, step.arguments, self.workflow.secrets).hide_text(text)
 
-    def comparison(self, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> Comparison:
-        """The comparison for a call. `exact` as in `Comparison`."""
-        return Comparison(arguments, partial(self._canonical, tool), exact)
-
-    def refused(self, step: Step) -> frozenset[str]:
-        """The arguments of a step that the tool's schema has refused, by the stored pause reason."""
-        return refused_arguments(step, self.pauses)
+    def call_arguments(self, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> CallArguments:
+        """A call's arguments, for comparisons. `exact` as in `CallArguments`."""
+        return CallArguments(tool, arguments, self._canonical, exact)

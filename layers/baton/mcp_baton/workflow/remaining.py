@@ -11,7 +11,8 @@ from msgspec import Struct, structs
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.tasks.record import APPROVAL_PREFIX
+from mcp_baton.tasks.record import APPROVAL_PREFIX, is_early
+from mcp_baton.tasks.step_ids import StepId, step_id
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quoted_guidance
@@ -68,10 +69,6 @@ class Handle(Struct, frozen=True):
         secrets = (argument.name for argument in self.workflow.arguments if argument.secret and argument.required)
         return {TASK_ID: self.task_id, **self.extra_arguments, **{name: secret_placeholder(name) for name in secrets}}
 
-    def with_task_id(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
-        """A call's arguments with the task's id, if the tool accepts it."""
-        return {**arguments, TASK_ID: self.task_id} if self.accepts_id(tool) else dict(arguments)
-
     def resume_call(self) -> list[JsonObject]:
         """The call that lets the server continue, for `next`; none without a workflow tool."""
         return [] if self.tool is None else [{"tool": self.tool, "arguments": self.arguments}]
@@ -106,7 +103,8 @@ def next_calls(
     if workflow is None or known is None or plan.task.status.terminal:
         return []
     resume_handle = Handle(plan.task.task_id, workflow) if workflow.has_workflow_tool else None
-    return RemainingCalls(known, tools, plan.pauses, handle, resume_handle).entries(with_failed=with_failed)
+    remaining = RemainingCalls(known, tools, plan.pauses, handle, resume_handle, task_id=plan.task.task_id)
+    return remaining.entries(with_failed=with_failed)
 
 
 class RemainingCalls(Struct, frozen=True):
@@ -117,6 +115,8 @@ class RemainingCalls(Struct, frozen=True):
         handle: Names the task in the calls of tools; `None` for calls that name it otherwise.
         resume_handle: Names the task in the call that lets the server continue; `None` if the server cannot.
         read_resources: Which resources of the stopped steps were read, as the steps declare them.
+        task_id: The task, for calls that name it in `_meta`.
+        index: The element of the step's list, in `known.item`.
     """
 
     known: Known
@@ -125,11 +125,15 @@ class RemainingCalls(Struct, frozen=True):
     handle: Handle | None = None
     resume_handle: Handle | None = None
     read_resources: Mapping[str, frozenset[str]] = MappingProxyType({})
+    task_id: str | None = None
+    index: int | None = None
 
     def steps(self) -> list[Step]:
         """The remaining steps that the model has to do itself. The server runs all others when it continues. A call
-        that a person has denied is left out."""
-        return [step for step in self._steps() if not is_denied(self.known.variables, step.name)]
+        that a person has denied is left out, and so is a step whose result waits for its condition."""
+        variables, stopped = self.known.variables, {pause.step for pause in self.pauses}
+        steps = [step for step in self._steps() if not is_denied(variables, step.name)]
+        return [step for step in steps if step.name in stopped or not is_early(variables, step.name)]
 
     def open_elements(self, step: Step) -> list[int]:
         """The elements of a step's list without a result, except those whose calls a person has denied."""
@@ -199,7 +203,8 @@ class RemainingCalls(Struct, frozen=True):
     def entries(self, *, with_failed: bool = True) -> list[JsonObject]:
         """The suggested calls, in order: `{"tool", "arguments", "guidance"?}` for a call, `{"resource"}` for a resource
         to read, before or after its step's call as the step has it. Arguments are those of the handoff. The last one is
-        a call of the workflow's tool, which lets the server continue, or complete the task.
+        a call of the workflow's tool, which lets the server continue, or complete the task. An entry for a call has
+        `task_id`, the id of the step for `_meta`, unless its arguments have it.
 
         Args:
             with_failed: Whether the list has a call that has failed and would fail again, and the calls after it.
@@ -236,7 +241,7 @@ class RemainingCalls(Struct, frozen=True):
         if isinstance(step, ListStep):
             items = self.known.items_of(step)
             for index in self.open_elements(step)[:MAX_INVALID_FIELDS]:
-                yield from self.at(items.elements[index]).entry_of(step) if items else ()
+                yield from self.at(index, items.elements[index]).entry_of(step) if items else ()
         elif step.tool is not None and resume_calls and self.is_too_long(step):
             yield from resume_calls
         else:
@@ -248,18 +253,28 @@ class RemainingCalls(Struct, frozen=True):
         if step.tool is None:
             return
         entry: dict[str, Json] = {"tool": step.tool, "arguments": self.call_of(step, step.tool)}
+        task_id = self.handle.task_id if self.handle else self.task_id
+        if task_id is not None and not (self.handle and self.handle.accepts_id(step.tool)):
+            entry[TASK_ID] = self._id_of(step, task_id).text
         if step.guidance:
             entry["guidance"] = quoted_guidance(step.guidance, self.known.shown_texts)
         yield entry
 
-    def at(self, element: Json) -> "RemainingCalls":
+    def at(self, index: int, element: Json) -> "RemainingCalls":
         """The same for one element of a step's list."""
-        return structs.replace(self, known=self.known.at(element))
+        return structs.replace(self, known=self.known.at(element), index=index)
 
     def call_of(self, step: Step, tool: str, limit: int = MAX_QUOTED_CHARS) -> dict[str, Json]:
-        """The arguments of a call that names the task, if it has to."""
+        """The arguments of a call that names its step, if it has to."""
         arguments = self.arguments(step, limit)
-        return self.handle.with_task_id(tool, arguments) if self.handle else arguments
+        if self.handle is None or not self.handle.accepts_id(tool):
+            return arguments
+        return {**arguments, TASK_ID: self._id_of(step, self.handle.task_id).text}
+
+    def _id_of(self, step: Step, task_id: str) -> StepId:
+        """The id of a step's call. As long as the elements of a list are not known, its calls name only the task."""
+        is_unknown = isinstance(step, ListStep) and self.index is None
+        return StepId(task_id) if is_unknown else step_id(task_id, step.name, self.index)
 
     def arguments(self, step: Step, limit: int = MAX_QUOTED_CHARS) -> dict[str, Json]:
         """A call's arguments. Unknown, invalid and long values are replaced by placeholders."""

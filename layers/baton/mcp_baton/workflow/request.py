@@ -1,6 +1,6 @@
 """One MCP request: the message and the caller."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
@@ -10,6 +10,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.tasks.ids import new_question
+from mcp_baton.tasks.step_ids import StepId, bare_task_id, parse_step_id
 from mcp_baton.tools.running.caller import AskerFactory
 from mcp_baton.workflow.definition import NEW_TASK
 from mcp_baton.workflow.execution import Execution
@@ -112,22 +113,38 @@ class Request(Execution, frozen=True, kw_only=True):
             raise ProtocolError(INVALID_PARAMS, "Invalid params: `task.ttl` must be a number of milliseconds above 0")
         return ttl
 
-    def bound_task(self) -> str | None:
-        """Return the task that the request names in `_meta`, by one of three keys (docs/workflows.md)."""
+    def task_id(self) -> str:
+        """Return the task that the params name. They may name a step of it, as everywhere."""
+        return bare_task_id(self.text("taskId"))
+
+    def bound_step(self) -> StepId | None:
+        """Return the task, or the step, that the request names in `_meta`, by one of three keys (docs/workflows.md)."""
         meta, related = self.envelope.meta, self.envelope.meta.get(RELATED_TASK_KEY)
         if related is not None and not isinstance(related, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta['{RELATED_TASK_KEY}']` must be an object")
-        by_key = {key: _task_id(meta.get(key), f"_meta.{key}") for key in (TASK_ID_KEY, PREFIXED_TASK_ID_KEY)}
+        by_key = {key: _step_id(meta.get(key), f"_meta.{key}") for key in (TASK_ID_KEY, PREFIXED_TASK_ID_KEY)}
         if related is not None:
-            by_key[RELATED_TASK_KEY] = _task_id(related.get("taskId") or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
-        task_ids = {key: task for key, task in by_key.items() if task is not None}
-        if len(set(task_ids.values())) > 1:
-            keys = " and ".join(map(repr, task_ids))
+            related_id = _step_id(related.get("taskId") or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
+            by_key[RELATED_TASK_KEY] = StepId(related_id.task_id) if related_id else None
+        ids = {key: named for key, named in by_key.items() if named is not None}
+        if not ids:
+            return None
+        agreed = agreed_id(ids.values())
+        if agreed is None:
+            keys = " and ".join(map(repr, ids))
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta` names two tasks; keep one of {keys}")
-        return next(iter(task_ids.values()), None)
+        return agreed
 
 
-def _task_id(value: Json, field: str) -> str | None:
+def agreed_id(ids: Collection[StepId]) -> StepId | None:
+    """Return the most exact of several ids; `None` if they name different tasks or steps."""
+    tasks, paths = {named.task_id for named in ids}, {named.path for named in ids}
+    if len(tasks) > 1 or len(paths - {None}) > 1:
+        return None
+    return max(ids, key=lambda named: named.path is not None)
+
+
+def _step_id(value: Json, field: str) -> StepId | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value:
@@ -136,4 +153,4 @@ def _task_id(value: Json, field: str) -> str | None:
         raise ProtocolError(
             INVALID_PARAMS, f"Invalid params: `{field}` must be the id of a task; {NEW_TASK!r} is only for arguments"
         )
-    return value
+    return parse_step_id(value)

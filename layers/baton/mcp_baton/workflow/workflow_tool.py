@@ -169,6 +169,7 @@ _NEXT: Final[JsonObject] = {
     "properties": {
         "tool": {"type": "string"},
         "arguments": {"type": "object"},
+        "task_id": {"type": "string"},
         "guidance": {"type": "string"},
         "resource": {"type": "string"},
     },

@@ -16,6 +16,7 @@ from mcp_baton.exceptions import BatonError
 from mcp_baton.present.view import NEXT_KEY, TaskView, view_in_meta, view_in_result
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, CLIENT_INFO_KEY, TASK_ID_KEY, TASKS_EXTENSION
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.step_ids import bare_task_id
 from mcp_baton.testing.mcp_client import JsonRpcError, McpClient
 from mcp_baton.testing.results import Run
 from mcp_baton.tools.schema.prompt_arguments import SECRETS
@@ -110,11 +111,13 @@ class Remote(McpClient):
         return self.pages("tasks/list", "tasks", era="2025", limit=limit)
 
     def find_task(self, prefix: str) -> str:
-        """Return the id of the caller's only task with this prefix. A whole id needs no list.
+        """Return the id of the caller's only task with this prefix, which may name a step, too. A whole id needs no
+        list.
 
         Raises:
             BatonError: no id or several ids have it.
         """
+        prefix = bare_task_id(prefix)
         if re.fullmatch(r"[0-9a-z]{37}", prefix):
             return prefix
         ids = [str(task["taskId"]) for task in self.tasks(SEARCH_LIMIT) if str(task["taskId"]).startswith(prefix)]

@@ -158,13 +158,17 @@ def still_waits(task: TaskView) -> bool:
 def call_line(entry: Mapping[str, Any], task_id: str | None = None) -> str:
     """Return an entry of `next` in a line: the words after `baton call WHERE`, or the resource to read.
 
-    The words are quoted for a shell. A call whose arguments do not name the task `task_id` gets the option that does.
+    The words are quoted for a shell. A call whose arguments do not name its step gets the option that does.
+
+    Args:
+        task_id: The task, for an entry that does not name its step.
     """
     if "resource" in entry:
         return f"read {entry['resource']}"
     arguments = entry.get("arguments", {})
     words = [_word(str(name), value) for name, value in arguments.items()]
-    option = [] if task_id is None or "task_id" in arguments else ["--task", shlex.quote(task_id)]
+    named = entry.get("task_id", task_id)
+    option = [] if named is None or "task_id" in arguments else ["--task", shlex.quote(str(named))]
     return " ".join([shlex.quote(str(entry.get("tool"))), *words, *option])
 
 

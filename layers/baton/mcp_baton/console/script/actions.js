@@ -59,8 +59,9 @@ const firstLine = (text) => (text || "Done.").split("\n")[0];
 
 async function makeCall(board, call, filled, proceed) {
 	const own = ownsTask(call);
-	const result = await server.call(call.tool, own ? filled : { ...filled, task_id: board.task_id }, {
-		schema: call.schema, progress, meta: own ? { "mcp-baton/task_id": board.task_id } : undefined,
+	const id = (own ? call.task_id : call.arguments?.task_id) ?? board.task_id;
+	const result = await server.call(call.tool, own ? filled : { ...filled, task_id: id }, {
+		schema: call.schema, progress, meta: own ? { "mcp-baton/task_id": id } : undefined,
 	});
 	if (result.isError) throw new Refused(refusalOf(result.structuredContent?.approval) ?? result.content?.[0]?.text ?? "The call failed.");
 	const text = firstLine(result.content?.findLast?.((block) => block.type === "text")?.text).replace(/ Next: call [^]*$/, "").replace(/ Call \S+ with \{[^]*$/, "");

@@ -62,7 +62,8 @@ def _run_workflow(request: Request, workflow: Workflow, arguments: JsonObject) -
 
 def _task_and_arguments(request: Request, workflow: Workflow, arguments: JsonObject) -> tuple[str | None, JsonObject]:
     if not request.server.names_tasks_in_text(workflow):
-        return request.bound_task(), arguments
+        named = request.bound_step()
+        return (named.task_id if named else None), arguments
     try:
         return named_task(request, arguments)
     except InvalidTaskReference as error:

@@ -21,6 +21,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.server.methods.tasks import check_extension, from_store
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
+from mcp_baton.tasks.step_ids import bare_task_id
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.content import with_meta
 from mcp_baton.transport.exchange import KEEP_ALIVE_S
@@ -77,7 +78,7 @@ def _task_ids(request: Request, notifications: JsonObject) -> list[str]:
     ids = notifications["taskIds"]
     if not isinstance(ids, list) or not all(isinstance(task_id, str) for task_id in ids):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications.taskIds` must be a list of strings")
-    return [str(task_id) for task_id in ids]
+    return [bare_task_id(str(task_id)) for task_id in ids]
 
 
 class _ReportedTask(Struct):

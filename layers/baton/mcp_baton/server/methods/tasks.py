@@ -39,7 +39,7 @@ def get_task(request: Request) -> JsonObject:
     options = _options(request)
 
     def read(_store: TaskStore, _owner: str) -> JsonObject:
-        task = redispatch_at_poll(request, request.own_task(request.text("taskId")))
+        task = redispatch_at_poll(request, request.own_task(request.task_id()))
         if task.status is TaskStatus.INPUT_REQUIRED and not request.stateless:
             from mcp_baton.background.task_questions import send_questions
 
@@ -95,7 +95,7 @@ def task_result(request: Request) -> JsonObject:
     client, so the answer is an error at once."""
 
     def read(store: TaskStore, _owner: str) -> JsonObject:
-        task = request.own_task(request.text("taskId"))
+        task = request.own_task(request.task_id())
         if task.job is not None:
             task = _wait_for_end(request, store, task)
         if not task.status.terminal:
@@ -108,7 +108,7 @@ def task_result(request: Request) -> JsonObject:
 
 def cancel_task(request: Request) -> JsonObject:
     """Cancel a task, or complete it if the params have a `result`."""
-    task_id, result = request.text("taskId"), _client_result(request)
+    task_id, result = request.task_id(), _client_result(request)
 
     def finish(store: TaskStore, owner: str) -> TaskRecord:
         request.check_own(task_id)
@@ -136,7 +136,7 @@ def update_task(request: Request) -> JsonObject:
     for key, response in responses.items():
         if not isinstance(response, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{key}` must be an object")
-    task_id = request.text("taskId")
+    task_id = request.task_id()
     task = None
 
     def answer(store: TaskStore, owner: str) -> TaskRecord | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH
+from mcp_baton.tasks.step_ids import StepId
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.content import with_meta, with_note
 from mcp_baton.tools.outcomes import Failed, Outcome
@@ -36,32 +37,36 @@ def call_tool(request: Request) -> JsonObject:
     if request.stateless and (mismatch := header_mismatch(tool.mirrored, arguments, request.headers)):
         raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
     if TASK_ID not in arguments or name not in request.server.tools_with_task_id:
-        return _call(request, tool, arguments, request.bound_task())
-    from mcp_baton.workflow.task_ids import InvalidTaskReference, named_task
+        return _call(request, tool, arguments, request.bound_step())
+    from mcp_baton.workflow.task_ids import InvalidTaskReference, named_step
 
     try:
-        task_id, other_arguments = named_task(request, arguments)
+        named, other_arguments = named_step(request, arguments)
     except InvalidTaskReference as error:
         return result_of(tool, Failed(f"Nothing was run: {error}."))
-    return _call(request, tool, other_arguments, task_id, in_text=bool(arguments[TASK_ID]))
+    return _call(request, tool, other_arguments, named, in_text=bool(arguments[TASK_ID]))
 
 
 def _call(
-    request: Request, tool: Tool, arguments: JsonObject, task_id: str | None, *, in_text: bool = False
+    request: Request, tool: Tool, arguments: JsonObject, named: StepId | None, *, in_text: bool = False
 ) -> JsonObject:
-    """Call a tool: alone, as a background task, or as a continuation. `in_text`: whether the text of the result says
-    how the call was recorded, because the model does not see `_meta`."""
-    if task_id is None and (refusal := _unreplaced(request, tool, arguments)) is not None:
+    """Call a tool: alone, as a background task, or as a continuation.
+
+    Args:
+        named: The task, or the step, that the call names.
+        in_text: Whether the text of the result says how the call was recorded, because the model does not see `_meta`.
+    """
+    if named is None and (refusal := _unreplaced(request, tool, arguments)) is not None:
         return result_of(tool, refusal)
     if tool.tasks.support != "forbidden" or "task" in request.params:
         from mcp_baton.background.creating import answer_with_task
 
-        task_answer = answer_with_task(request, tool, arguments, task_id)
+        task_answer = answer_with_task(request, tool, arguments, continues=named is not None)
         if task_answer is not None:
             return task_answer
-    if task_id is None:
+    if named is None:
         return result_of(tool, outcome_alone(request, tool, arguments))
-    return _continue(request, tool, arguments, task_id, in_text=in_text)
+    return _continue(request, tool, arguments, named, in_text=in_text)
 
 
 def _unreplaced(request: Request, tool: Tool, arguments: JsonObject) -> Failed | None:
@@ -74,12 +79,12 @@ def _unreplaced(request: Request, tool: Tool, arguments: JsonObject) -> Failed |
     return Failed(unknown_text(unknown)) if unknown else None
 
 
-def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, in_text: bool) -> JsonObject:
+def _continue(request: Request, tool: Tool, arguments: JsonObject, named: StepId, *, in_text: bool) -> JsonObject:
     """Run the tool as without the task, then record the outcome. Recording never changes the tool's own result."""
     from mcp_baton.present.recording import show_recording
     from mcp_baton.workflow.continuations import Continuation, Recording, prepare
 
-    prepared = prepare(request, tool, arguments, task_id)
+    prepared = prepare(request, tool, arguments, named)
     outcome: Outcome
     recording: Recording
     if isinstance(prepared, Continuation):
