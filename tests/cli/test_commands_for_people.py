@@ -117,7 +117,9 @@ def test_output_fits_80_columns_and_texts_are_not_markup(baton: Run) -> None:
     assert "working, paused at refund: waits for the model" in output
     assert "not [bold]approved[/bold]" in output
     # The client makes the first call, and the server then continues.
-    assert re.search(r"1\. refund order=A-1 --task (\w{37})\n +Ask a supervisor\.\n +2\. paused task_id=\1\n", output)
+    assert re.search(
+        r"1\. refund order=A-1 --task (\w{37})/refund\n +Ask a supervisor\.\n +2\. paused task_id=\1\n", output
+    )
     assert "\x1b" not in output
     list_output = baton("tasks", json_=False)[1]
     assert max(map(len, list_output.splitlines())) <= 80
@@ -152,7 +154,7 @@ def test_each_next_call_is_one_line_that_can_be_pasted(
     task = baton("run", "pay", "account=A 1's", "pin=4711")[1]["taskId"]
     monkeypatch.setenv("COLUMNS", "20")
     printed_lines = [line for line in baton("show", task, json_=False)[1].splitlines() if ". sign " in line]
-    command = ["call", url, "sign", "account=A 1's", "kind=now", "--task", task]
+    command = ["call", url, "sign", "account=A 1's", "kind=now", "--task", f"{task[:30]}/sign"]
     assert main([*command, "--header", "X-Owner: test_each_next_call_is_one_line_that_can_be_pasted"]) == 0
     printed_lines += [line for line in capsys.readouterr().err.splitlines() if line.startswith("Next: ")]
 
@@ -160,7 +162,7 @@ def test_each_next_call_is_one_line_that_can_be_pasted(
     script = "; echo; ".join(f"printf '%s\\0' {line}" for line in lines)
     output = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
     assert output.split("\n") == [
-        f"sign\0account=A 1's\0kind=<missing: kind>\0--task\0{task}\0",
+        f"sign\0account=A 1's\0kind=<missing: kind>\0--task\0{task}/sign\0",
         f"pay\0task_id={task}\0pin=<secret pin>\0",
     ]
 

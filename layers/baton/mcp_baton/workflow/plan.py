@@ -148,7 +148,8 @@ class Plan:
 
     @property
     def is_parallel(self) -> bool:
-        return self.workflow is not None and self.workflow.is_parallel
+        """Whether several steps may run at the same time, so that several may have stopped."""
+        return self.workflow is not None and self.workflow.parallel > 1
 
     def pauses_with(self, name: str, reason: PauseReason | None) -> tuple[JsonObject, ...] | None:
         """The reasons to store after a call of a step that has stopped, or not any more; `None` if they do not change.
