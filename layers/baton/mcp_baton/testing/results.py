@@ -2,6 +2,7 @@
 
 import base64
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -91,8 +92,43 @@ class Message:
         return str(self.content.get("text", resource.get("text", "") if isinstance(resource, Mapping) else ""))
 
 
+class OfTask(ABC):
+    """What a run and a task say about the steps of a workflow."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def view(self) -> TaskView:
+        """The task as it was sent."""
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """The status of each step, in order; empty for a task in a list."""
+        return self.view.statuses
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is paused."""
+        return self.view.pause is not None
+
+    @property
+    def pause(self) -> Pause:
+        """The pause reason.
+
+        Raises:
+            AttributeError: it is not paused.
+        """
+        return pause_in(self.view.pause, self)
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        """The pause reasons of all stopped steps, in order."""
+        return tuple(pause_in(reason, self) for reason in self.view.pauses)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Run:
+class Run(OfTask):
     """The result of `prompts/get`, or of `tools/call` of a workflow.
 
     Attributes:
@@ -153,28 +189,8 @@ class Run:
         return str(self.meta["task_id"])
 
     @property
-    def steps(self) -> dict[str, str]:
-        """The status of each step, in order."""
-        return view_in_meta(self.meta).statuses
-
-    @property
-    def paused(self) -> bool:
-        """Whether it is paused."""
-        return view_in_meta(self.meta).pause is not None
-
-    @property
-    def pause(self) -> Pause:
-        """The pause reason.
-
-        Raises:
-            AttributeError: it is not paused.
-        """
-        return pause_in(view_in_meta(self.meta).pause, self)
-
-    @property
-    def pauses(self) -> tuple[Pause, ...]:
-        """The pause reasons of all stopped steps, in order."""
-        return tuple(pause_in(reason, self) for reason in view_in_meta(self.meta).pauses)
+    def view(self) -> TaskView:
+        return view_in_meta(self.meta)
 
     @property
     def completed(self) -> bool:
@@ -199,7 +215,7 @@ class Run:
             return f"Run(error {short(self.text)})"
         status = "paused" if self.paused else str(self.meta.get("task_status", "no task"))
         note = ", not persisted" if self.meta.get("persisted") is False else ""
-        return f"Run({status}{note}{_status_text(view_in_meta(self.meta))})"
+        return f"Run({status}{note}{_status_text(self.view)})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -255,7 +271,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Task:
+class Task(OfTask):
     """A task, from `tasks/get`.
 
     Attributes:
@@ -272,35 +288,11 @@ class Task:
     shown: JsonObject = field(default_factory=dict)
 
     @property
-    def steps(self) -> dict[str, str]:
-        """The status of each step, in order; empty for a task in a list."""
-        return self._view.statuses
-
-    @property
-    def paused(self) -> bool:
-        """Whether it is paused."""
-        return self._view.pause is not None
-
-    @property
-    def pause(self) -> Pause:
-        """The pause reason.
-
-        Raises:
-            AttributeError: it is not paused.
-        """
-        return pause_in(self._view.pause, self)
-
-    @property
-    def pauses(self) -> tuple[Pause, ...]:
-        """The pause reasons of all stopped steps, in order."""
-        return tuple(pause_in(reason, self) for reason in self._view.pauses)
-
-    @property
-    def _view(self) -> TaskView:
+    def view(self) -> TaskView:
         return view_in_result({"taskId": self.task_id, "status": self.status, "_meta": self.variables})
 
     def __repr__(self) -> str:
-        return f"Task({self.status}{_status_text(self._view)})"
+        return f"Task({self.status}{_status_text(self.view)})"
 
 
 @dataclass(frozen=True, slots=True)
