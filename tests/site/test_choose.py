@@ -54,7 +54,7 @@ def test_a_workflow_runs_to_its_end(
 def test_a_fan_out_makes_one_call_for_each_element(client: Client) -> None:
     client.call_workflow("pack_all", ORDER)
 
-    assert client.calls("pack") == [{"product": "shoes"}, {"product": "belt"}]
+    assert sorted(str(call["product"]) for call in client.calls("pack")) == ["belt", "shoes"]
 
 
 def test_a_retry_tries_three_times(client: Client) -> None:
