@@ -123,7 +123,3 @@ class JobExecution(Execution, frozen=True, kw_only=True):
     @property
     def job_id(self) -> str:
         return self.monitor.task_id
-
-    @property
-    def listener(self) -> JobMonitor:
-        return self.monitor

@@ -133,6 +133,7 @@ class JobAttempt:
             envelope=envelope_of(job.work, PROGRESS_TOKEN),
             exchange=exchange,
             monitor=self._monitor,
+            reports_to=self._monitor,
             base_url=job.work.base_url,
         )
 

@@ -44,14 +44,13 @@ def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
     A request has only one authorizer, so all claims are in the first place that has any.
     """
     authorizer = _object(request_context, "authorizer")
-    if not authorizer:
-        return {}
-    *nested, flat = _claims(authorizer)
-    claims: Mapping[str, object] = next(filter(None, nested), {})
-    if claims and claims is _object(_object(authorizer, "jwt"), "claims"):
-        return {name: _split_scopes(name, value) for name, value in claims.items()}
-    # On a REST API, the context of a Lambda authorizer is next to members of API Gateway.
-    return claims or {name: value for name, value in flat.items() if name not in _NOT_CLAIMS}
+    cognito_claims, jwt_claims = _object(authorizer, "claims"), _object(_object(authorizer, "jwt"), "claims")
+    if jwt_claims and not cognito_claims:
+        return {name: _split_scopes(name, value) for name, value in jwt_claims.items()}
+    # The context of a Lambda authorizer: on an HTTP API in a member of its own, on a REST API next to members of API
+    # Gateway.
+    nested_claims = cognito_claims or _object(authorizer, "lambda")
+    return nested_claims or {name: value for name, value in authorizer.items() if name not in _NOT_CLAIMS}
 
 
 def base_url(request_context: Mapping[str, object]) -> str:
@@ -101,29 +100,21 @@ def _identities(context: Mapping[str, object]) -> Iterator[str]:
     authorizer = _object(context, "authorizer")
     identity = _object(context, "identity")
     if authorizer:
-        token, jwt, *others = _claims(authorizer)
-        if token or jwt:
-            yield from _text(token or jwt, "sub")
+        # Of Cognito on a REST API, or of a JWT authorizer on an HTTP API.
+        token = _object(authorizer, "claims") or _object(_object(authorizer, "jwt"), "claims")
+        if token:
+            yield from _text(token, "sub")
             return
+        # The context of a Lambda authorizer, on an HTTP API or a REST API.
         for name in ("sub", "principalId"):
-            for source in others:
-                yield from _text(source, name)
+            yield from _text(_object(authorizer, "lambda"), name)
+            yield from _text(authorizer, name)
     # All callers of a Cognito identity pool have the same role. Only the id of the identity distinguishes them.
     if authorizer:
         yield from _text(_object(_object(authorizer, "iam"), "cognitoIdentity"), "identityId")
     yield from _text(identity, "cognitoIdentityId")
     yield from filter(None, map(_principal, _unique_ids(authorizer, identity)))
     yield from _text(identity, "apiKeyId")
-
-
-def _claims(authorizer: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """Yield all places with claims: of Cognito on a REST API, of a JWT authorizer and of a Lambda authorizer on an HTTP
-    API, and of a Lambda authorizer on a REST API.
-    """
-    yield _object(authorizer, "claims")
-    yield _object(_object(authorizer, "jwt"), "claims")
-    yield _object(authorizer, "lambda")
-    yield authorizer
 
 
 def _unique_ids(authorizer: Mapping[str, object], identity: Mapping[str, object]) -> Iterator[str]:

@@ -4,6 +4,8 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 
+from msgspec import structs
+
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.variables import TaskVariables
@@ -14,7 +16,7 @@ from mcp_baton.tools.resource import contents_of_outcome, find_in, mismatch_reas
 from mcp_baton.tools.running.runner import CallOptions, bound_resource, bound_tool, call, run
 from mcp_baton.tools.running.tool_threads import Listener, no_pulse
 from mcp_baton.transport.exchange import KEEP_ALIVE_S
-from mcp_baton.workflow.execution import Execution, ThreadExecution
+from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.parallel_calls import ParallelCalls
 from mcp_baton.workflow.workflow_tool import argument_schemas
 
@@ -131,8 +133,7 @@ class ServerHost:
         return host
 
     def _enter_thread(self, listener: Listener, pulse: Callable[[], float]) -> None:
-        fields = {name: getattr(self._execution, name) for name in Execution.__struct_fields__}
-        self._execution = ThreadExecution(**fields, reports_to=listener, of_job=self.job_id)
+        self._execution = structs.replace(self._execution, reports_to=listener)
         self._is_in_thread, self._total_steps, self.pulse = True, 0, pulse
 
     def words(self, name: str, error: Exception) -> str:

@@ -29,6 +29,7 @@ class Execution(Struct, frozen=True, kw_only=True):
         notifications: Notify people of the approvals that this execution has requested. Each handles its errors.
         waits_for: The ids of the approvals for which calls of this execution wait.
         full: For each task that can request no approval now: the outcome of a call that needs one.
+        reports_to: Receives what the functions send while they run; by default, the client.
     """
 
     services: Services
@@ -42,11 +43,11 @@ class Execution(Struct, frozen=True, kw_only=True):
     notifications: list[Callable[[], None]] = field(default_factory=list)
     waits_for: set[str] = field(default_factory=set)
     full: dict[str, Failed] = field(default_factory=dict)
+    reports_to: Listener | None = None
 
     @property
     def listener(self) -> Listener:
-        """Receives what the functions send while they run: the client, unless a call has a listener of its own."""
-        return self.exchange
+        return self.exchange if self.reports_to is None else self.reports_to
 
     @property
     def job_id(self) -> str | None:
@@ -130,18 +131,3 @@ class Execution(Struct, frozen=True, kw_only=True):
     def left_s(self) -> float | None:
         remaining_ms = self.left_ms()
         return None if remaining_ms is None else remaining_ms / 1000
-
-
-class ThreadExecution(Execution, frozen=True, kw_only=True):
-    """The execution of a call in another thread, in parallel with others. It has a listener of its own."""
-
-    reports_to: Listener
-    of_job: str | None
-
-    @property
-    def listener(self) -> Listener:
-        return self.reports_to
-
-    @property
-    def job_id(self) -> str | None:
-        return self.of_job
