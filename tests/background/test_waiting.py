@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.background.waiting import SUSPENDED, suspend
+from mcp_baton.background.waiting import SUSPENDED, Waits, suspend
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.workflow.pause import ApprovalRequired
 
@@ -39,7 +39,7 @@ def test_a_worker_that_cannot_read_the_decision_wakes_the_job_for_another_one(
         step="pay", approval_id="a1", audience="refunds", message="Pay?", expires_at="2030-01-01T00:00:00Z"
     )
 
-    outcome = suspend(execution, lease, (approval,), write_now)
+    outcome = suspend(execution, lease, Waits((approval,)), write_now)
 
     assert outcome == SUSPENDED
     assert calls == (["suspend", "wake"] if woken else ["suspend"])

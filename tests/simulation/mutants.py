@@ -4,7 +4,7 @@ Each mutant must break an invariant within `MOST_SEEDS` seeds.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -42,7 +42,6 @@ from mcp_baton.workflow import dispatching, engine, repetitions, runs
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Lease, StartTime
-from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import OpenRun, RunInput, StepCall, StepTrace, new_task
@@ -220,8 +219,8 @@ def _forgets_task(engine: Engine, run: OpenRun, *args: Any) -> object:
     return result
 
 
-def _suspend_at_first_stop(execution: JobExecution, lease: Lease, pauses: Sequence[PauseReason], *args: Any) -> str:
-    return _suspend(execution, lease, pauses[:1], *args)
+def _suspend_at_first_stop(execution: JobExecution, lease: Lease, waits: Waits, write: Write) -> str:
+    return _suspend(execution, lease, structs.replace(waits, pauses=waits.pauses[:1]), write)
 
 
 def _asker(_approvals: Approvals, record: ApprovalRecord) -> list[str]:

@@ -7,7 +7,17 @@ from typing import Any, Literal
 
 import pytest
 
-from mcp_baton import Approval, Context, Server, ToolError, ask_model, step, wait_for_callback
+from mcp_baton import (
+    Approval,
+    Context,
+    Server,
+    ToolError,
+    ask_model,
+    ask_user,
+    sleep_until,
+    step,
+    wait_for_callback,
+)
 from mcp_baton.testing import connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.function import Killed
@@ -235,3 +245,72 @@ def test_a_denial_of_one_of_two_stopped_steps_ends_the_call(client: Client, susp
     assert told(client.task(task_id).pauses) == [("approvalDenied", "pay"), STOPS[2]]
     assert "too much" in calls[0].result.text
     assert "waits for a callback" in calls[0].result.text
+
+
+def signing_shop() -> Server:
+    server = Server("shop", version="1")
+
+    @server.tool
+    def begin(ctx: Context) -> str:
+        """Make the address of the callback."""
+        ctx.callback_url("signed")
+        return "begun"
+
+    @server.tool
+    def file(text: str) -> str:
+        """File."""
+        return f"filed {text}"
+
+    @server.workflow(parallel=8, background=True)
+    def sign(x: int) -> None:
+        """Let somebody sign."""
+        step(begin)()
+        name = ask_user("name", "Whose name?", returns=str)
+        signed = wait_for_callback("signed", str, within=timedelta(hours=2))
+        sleep_until("pause", timedelta(hours=1))
+        step(file, name="file_signed")(text=signed)
+        step(file, name="file_later", after=["pause"])(text="later")
+        step(file, name="file_name")(text=name)
+
+    return server
+
+
+@pytest.mark.parametrize("first", ["callback", "time", "answer"])
+def test_a_call_that_asks_its_user_also_continues_with_other_steps(first: str) -> None:
+    with connect(signing_shop(), owner="kim") as client:
+        client.answers({"name": "Kim"})
+        call = client.start_task("sign", {"x": 1})
+        meta: Any = client.request("tasks/get", {"taskId": call.task_id})["_meta"]
+        task_id = str(meta["_workflow.task_id"])
+        assert (call.status, told(client.task(task_id).pauses)) == (
+            "input_required",
+            [("answersRequired", "name"), ("waiting", "signed"), ("waiting", "pause")],
+        )
+        events: dict[str, Callable[[], object]] = {
+            "callback": lambda: client.send_callback(task_id, "signed", "signature"),
+            "time": lambda: client.clock.advance(3_700),
+            "answer": lambda: call.answer({"name": "Kim"}),
+        }
+        filed = {"callback": "signature", "time": "later", "answer": "Kim"}
+
+        events.pop(first)()
+        client.clock.advance(70)
+        assert client.calls("file") == [{"text": filed[first]}]
+        assert call.status == ("working" if first == "answer" else "input_required")
+
+        for event in events.values():
+            event()
+            client.clock.advance(70)
+        assert call.status == "completed"
+        assert {str(arguments["text"]) for arguments in client.calls("file")} == set(filed.values())
+
+
+def test_a_client_of_the_2025_era_answers_and_the_call_continues_with_each_step() -> None:
+    with connect(signing_shop(), era="2025", owner="kim") as client:
+        client.answers({"name": "Kim"})
+        call = client.start_task("sign", {"x": 1})
+        meta: Any = client.request("tasks/get", {"taskId": call.task_id})["_meta"]
+        client.send_callback(str(meta["_workflow.task_id"]), "signed", "signature")
+
+        assert call.wait().status == "completed"
+        assert {str(arguments["text"]) for arguments in client.calls("file")} == {"Kim", "signature", "later"}

@@ -102,10 +102,11 @@ class DynamoDBJobStore:
 
     def dispatch_again(self, task: TaskRecord) -> TaskRecord | None:
         now_ms = self._tasks.now_ms()
-        if not is_unclaimed_job(task, now_ms) or attempts_left(task) == 0 or job_of(task).due_ms >= now_ms:
+        is_waiting = is_unclaimed_job(task, now_ms) or _asks_and_waits(task)
+        if not is_waiting or attempts_left(task) == 0 or job_of(task).due_ms >= now_ms:
             return None
         update = guarded_update(now_ms, new_token())
-        _require_startable(update)
+        _require_waiting(update)
         _require_no_claim(update, now_ms)
         update.require(f"{update.name('due')}<{update.number(now_ms)}")
         delay_ms = min(FIRST_DISPATCH_MS << min(job_of(task).dispatches, 16), MAX_DISPATCH_MS)
@@ -132,28 +133,26 @@ class DynamoDBJobStore:
         renew_claim(update, claim, release=True)
         return self._tasks.ended(task.owner, self._update(task, update, claim, END))
 
-    def ask(self, task: TaskRecord, claim: Claim, questions: Mapping[str, JsonObject]) -> TaskRecord:
+    def ask(
+        self, task: TaskRecord, claim: Claim, questions: Mapping[str, JsonObject], due_ms: int | None = None
+    ) -> TaskRecord:
         if not has_claim(task, claim):
             raise ClaimLost(task)
         job = job_of(task)
-        for key in sorted(questions.keys() & job.asked.keys()):
-            if dumps(job.asked[key], sort_keys=True) != dumps(questions[key], sort_keys=True):
-                raise ValueError(f"the key {key!r} was used for another question of this task: give each its own")
-        new_questions = {key: question for key, question in questions.items() if key not in job.asked}
-        if not questions.keys() - job.answers.keys():
-            raise ValueError(f"every question is answered: {', '.join(sorted(questions)) or 'there is none'}")
-        if len(new_questions) > MAX_QUESTIONS_PER_WRITE:
-            raise TooLarge(
-                f"there are {len(new_questions)} questions: a job asks {MAX_QUESTIONS_PER_WRITE} at a time at most"
-            )
-        texts = self._texts("the question", new_questions)
+        texts = self._texts("the question", _new_questions(job, questions))
         # If they must stay in the head, a quarter of the item is left for the answers.
         texts, kept_until_s = self._move(task, ASKED, texts, self._limits.item_bytes * 3 // 4)
         update = live_update(self._tasks.now_ms(), new_token())
         renew_claim(update, claim, release=True)
-        unlist(update)
+        if due_ms is None:
+            unlist(update)
+        else:
+            _wait_until(update, task.task_id, due_ms)
         update.set(update.name("status"), update.text(TaskStatus.INPUT_REQUIRED))
         _reset_attempts(update, job)
+        # A job that was woken before the client has answered may ask something else now.
+        for key in sorted(job.open.keys() - questions.keys()):
+            update.remove(update.path(ASKED, to_text(key)))
         for key, question in texts.items():
             update.set(update.path(ASKED, to_text(key)), update.value(question))
         if kept_until_s is not None:
@@ -222,17 +221,14 @@ class DynamoDBJobStore:
         update = live_update(self._tasks.now_ms(), new_token())
         renew_claim(update, claim, release=True)
         _reset_attempts(update, job_of(task))
-        update.set(update.name("due"), update.number(due_ms))
-        # The event of an earlier dispatch may have come last: a sweep must see that no wake-up is under way.
-        update.set(update.path(RUN, "dispatch"), update.name("dispatches"))
-        enter_outbox(update, task.task_id, due_ms)
+        _wait_until(update, task.task_id, due_ms)
         set_message(update, message)
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
 
     def wake(self, owner: str, task_id: str) -> TaskRecord | None:
         now_ms = self._tasks.now_ms()
         update = guarded_update(now_ms, new_token())
-        _require_startable(update)
+        _require_waiting(update)
         # An expired claim is not enough: its worker may still run, and hand the job over by the entry that it has read.
         update.require(f"{update.path(RUN, 'until')}={update.number(0)}")
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
@@ -261,9 +257,9 @@ class DynamoDBJobStore:
         if item is None or LISTED_IN not in item:  # the index is a moment old
             return None
         task = self._tasks.record(owner, item)
-        if task.status is TaskStatus.WORKING and not expired(item, now_ms - CLOCK_DIFFERENCE_MS):
+        if not task.status.terminal and not expired(item, now_ms - CLOCK_DIFFERENCE_MS):
             return None if expired(item, now_ms) else task
-        # The task has expired, or an older release, which knows no outbox, has ended it or made it `input_required`.
+        # The task has expired, or an older release, which knows no outbox, has ended it.
         self.unlist(task)
         return None
 
@@ -409,8 +405,28 @@ def is_unclaimed_job(task: TaskRecord, now_ms: int) -> bool:
     return task.job is not None and task.status is TaskStatus.WORKING and not is_claimed
 
 
+def _new_questions(job: Job, questions: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+    """The questions that a job has not asked before. Raises as `JobStore.ask`."""
+    for key in sorted(questions.keys() & job.asked.keys()):
+        if dumps(job.asked[key], sort_keys=True) != dumps(questions[key], sort_keys=True):
+            raise ValueError(f"the key {key!r} was used for another question of this task: give each its own")
+    if not questions.keys() - job.answers.keys():
+        raise ValueError(f"every question is answered: {', '.join(sorted(questions)) or 'there is none'}")
+    new_questions = {key: question for key, question in questions.items() if key not in job.asked}
+    if len(new_questions) > MAX_QUESTIONS_PER_WRITE:
+        raise TooLarge(
+            f"there are {len(new_questions)} questions: a job asks {MAX_QUESTIONS_PER_WRITE} at a time at most"
+        )
+    return new_questions
+
+
+def _asks_and_waits(task: TaskRecord) -> bool:
+    """Whether a job asks its client, and waits for something else, too. Its worker has released the claim."""
+    return task.status is TaskStatus.INPUT_REQUIRED and LISTED_IN in stored_item(task)
+
+
 def open_answers(task: TaskRecord, answers: JsonObject) -> dict[str, Json]:
-    if task.job is None or task.status is not TaskStatus.INPUT_REQUIRED:
+    if task.job is None or task.status.terminal:
         return {}
     waiting = task.job.asked.keys() - task.job.answers.keys()
     return {key: answer for key, answer in answers.items() if key in waiting}
@@ -420,6 +436,16 @@ def _require_startable(update: Update) -> None:
     """Require a `working` task with attempts left. This fails for a task without a job, because it has no `allowed`."""
     _require_working(update)
     update.require(f"{update.path(RUN, 'number')}<{update.name('allowed')}")
+
+
+def _require_waiting(update: Update) -> None:
+    """Require a job with attempts left that is `working`, or that asks its client and waits for something else, too.
+    Makes it `working`."""
+    status, asks = update.name("status"), update.text(TaskStatus.INPUT_REQUIRED)
+    working = update.text(TaskStatus.WORKING)
+    update.require(f"({status}={working} OR ({status}={asks} AND attribute_exists({update.name(LISTED_IN)})))")
+    update.require(f"{update.path(RUN, 'number')}<{update.name('allowed')}")
+    update.set(status, working)
 
 
 def _require_working(update: Update) -> None:
@@ -432,6 +458,14 @@ def _require_no_claim(update: Update, now_ms: int) -> None:
 
 def _require_version(update: Update, task: TaskRecord) -> None:
     update.require(f"{update.name('version')}={update.number(task.version)}")
+
+
+def _wait_until(update: Update, task_id: str, due_ms: int) -> None:
+    """Let a sweep dispatch a job from a time on."""
+    update.set(update.name("due"), update.number(due_ms))
+    # The event of an earlier dispatch may have come last: a sweep must see that no wake-up is under way.
+    update.set(update.path(RUN, "dispatch"), update.name("dispatches"))
+    enter_outbox(update, task_id, due_ms)
 
 
 def _dispatch(update: Update, due_ms: int) -> None:

@@ -2,13 +2,16 @@
 (docs/background.md)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
+
+from msgspec import Struct
 
 from mcp_baton.background.job import JobExecution
 from mcp_baton.exceptions import StoreError
 from mcp_baton.present.sentences import suspended_line
-from mcp_baton.tasks.record import MAX_DISPATCH_MS, epoch_ms, statuses_of
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.record import MAX_DISPATCH_MS, TaskRecord, epoch_ms, statuses_of
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.workflow.dispatching import wake
@@ -21,42 +24,90 @@ type Write = Callable[[str, Callable[[], object]], str]
 """Makes the last write of a worker. Takes and returns the outcome; returns another one if the write came too late."""
 
 SUSPENDED: Final = "waits"
-"""The outcome of a worker that lets its job wait, for the log."""
+ASKED: Final = "asked"
+"""The outcomes of a worker that lets its job wait, or has asked the client, for the log."""
 
 
-def suspend(
-    execution: JobExecution,
-    lease: Lease,
-    pauses: Sequence[PauseReason],
-    write: Write,
-    workflow_task: str | None = None,
-    retries_ms: Sequence[int] = (),
-) -> str:
-    """Let a job wait: no worker runs until one of its stopped steps can continue. Returns the outcome.
+class Waits(Struct, frozen=True):
+    """What a job waits for.
 
-    Args:
-        pauses: Why the steps, or the call of a tool, have stopped: each waits for a person, a callback or a time.
+    Attributes:
+        pauses: Why its steps, or the call of a tool, have stopped. Those that wait do so for a person, a callback or a
+            time.
+        workflow_task: The id of the workflow's task; `None` for a tool.
         retries_ms: Until when the next attempts of elements of lists wait, whatever else their lists wait for.
     """
+
+    pauses: tuple[PauseReason, ...]
+    workflow_task: str | None = None
+    retries_ms: tuple[int, ...] = ()
+
+    @property
+    def steps(self) -> list[Waiting]:
+        return [pause for pause in self.pauses if isinstance(pause, Waiting)]
+
+    @property
+    def ends_ms(self) -> list[int]:
+        """When waits end, epoch milliseconds."""
+        return [*(wait.until_ms for wait in self.steps), *self.retries_ms]
+
+    @property
+    def _expiries_ms(self) -> list[int]:
+        return [epoch_ms(pause.expires_at) for pause in self.pauses if isinstance(pause, ApprovalRequired)]
+
+    def due_ms(self, now_ms: int) -> int | None:
+        """When a sweep lets a worker look, epoch milliseconds; `None` if the job waits for nothing of this."""
+        # A sweep also finds a decision whose wake-up was lost.
+        return min([*([now_ms + MAX_DISPATCH_MS] if self._expiries_ms else []), *self.ends_ms], default=None)
+
+    def ttl_ms(self, now_ms: int) -> int:
+        """How long the job must live at least, milliseconds."""
+        return max([*self._expiries_ms, *self.ends_ms], default=now_ms) - now_ms + AFTER_WAITS_MS
+
+
+def suspend(execution: JobExecution, lease: Lease, waits: Waits, write: Write) -> str:
+    """Let a job wait: no worker runs until one of its stopped steps can continue. Returns the outcome."""
     store, task, now_ms = execution.store, lease.task, execution.now_ms()
     if store is None:
         return "stopped: there is no task store"
-    waits = [pause for pause in pauses if isinstance(pause, Waiting)]
-    ends_ms = [*(wait.until_ms for wait in waits), *retries_ms]
-    expiries_ms = [epoch_ms(pause.expires_at) for pause in pauses if isinstance(pause, ApprovalRequired)]
-    # A sweep also finds a decision whose wake-up was lost.
-    checks_ms = [now_ms + MAX_DISPATCH_MS] if expiries_ms else []
-    due_ms = min([*checks_ms, *ends_ms], default=now_ms)
-    ttl_ms = max([*expiries_ms, *ends_ms], default=now_ms) - now_ms + AFTER_WAITS_MS
-    message, jobs = suspended_line(pauses), store.jobs
-    written = write(SUSPENDED, lambda: jobs.suspend(task, lease.claim(), ttl_ms, message, due_ms))
+    message, jobs, due_ms = suspended_line(waits.pauses), store.jobs, waits.due_ms(now_ms) or now_ms
+    written = write(SUSPENDED, lambda: jobs.suspend(task, lease.claim(), waits.ttl_ms(now_ms), message, due_ms))
     execution.notify()
-    if written != SUSPENDED:  # another worker has the job
+    if written == SUSPENDED:  # otherwise another worker has the job
+        wake_if_it_can_continue(execution, store, task, waits)
+    return written
+
+
+def ask_and_wait(
+    execution: JobExecution, lease: Lease, questions: Mapping[str, JsonObject], waits: Waits, write: Write
+) -> str:
+    """Ask the client. Meanwhile the other stopped steps can continue. Returns the outcome."""
+    store, now_ms = execution.store, execution.now_ms()
+    due_ms = waits.due_ms(now_ms)
+    tasks: list[TaskRecord] = []
+
+    def ask() -> None:
+        if store is not None and due_ms is not None:
+            lease.task = store.jobs.extend(lease.task, waits.ttl_ms(now_ms), waits.ttl_ms(now_ms))
+        if store is not None:
+            tasks.append(store.jobs.ask(lease.task, lease.claim(), questions, due_ms))
+
+    written = write(ASKED, ask)
+    if store is None or written != ASKED or due_ms is None:
         return written
-    # A decision or a callback wakes the job, unless a worker still holds the claim. So check after the release.
+    if any(task.job is not None and not task.job.open for task in tasks):
+        # The client has answered while the worker ran.
+        wake(execution.services, store, lease.task.owner, lease.task.task_id)
+    else:
+        wake_if_it_can_continue(execution, store, lease.task, waits)
+    return written
+
+
+def wake_if_it_can_continue(execution: JobExecution, store: TaskStore, task: TaskRecord, waits: Waits) -> None:
+    """Wake a job that was released, if a step can continue already. A decision or a callback wakes a job unless a
+    worker still holds the claim, so this is checked after the release."""
     try:
-        is_over = any(until_ms <= execution.now_ms() for until_ms in ends_ms)
-        can_continue = is_over or _can_continue(execution, store, waits, workflow_task)
+        can_continue = _can_continue(execution, store, waits)
     except StoreError:
         # The claim is released, so this worker must not end with an error, after which it would write again. Another
         # worker reads what this one could not.
@@ -64,21 +115,20 @@ def suspend(
         can_continue = True
     if can_continue:
         wake(execution.services, store, task.owner, task.task_id)
-    return SUSPENDED
 
 
-def _can_continue(
-    execution: JobExecution, store: TaskStore, waits: Sequence[Waiting], workflow_task: str | None
-) -> bool:
-    """Whether an approval was decided, a callback has arrived, or the workflow's task has ended since the run read
-    them: one `Query` if the job waits for approvals, and one `GetItem` if a step waits."""
-    task_id = workflow_task or execution.job_id
+def _can_continue(execution: JobExecution, store: TaskStore, waits: Waits) -> bool:
+    """Whether a wait has ended, an approval was decided, a callback has arrived, or the workflow's task has ended since
+    the run read them: one `Query` if the job waits for approvals, and one `GetItem` if a step waits."""
+    if any(until_ms <= execution.now_ms() for until_ms in waits.ends_ms):
+        return True
+    task_id = waits.workflow_task or execution.job_id
     if execution.waits_for and execution.waits_for.difference(
         execution.services.features.waiting_approvals(store, task_id)
     ):
         return True
-    if workflow_task is None or not waits:
+    if waits.workflow_task is None or not waits.steps:
         return False
-    task = store.get(execution.owner or "", workflow_task)
+    task = store.get(execution.owner or "", waits.workflow_task)
     statuses = statuses_of(task)
-    return task.status.terminal or any(statuses[wait.step].settled for wait in waits if wait.step in statuses)
+    return task.status.terminal or any(statuses[wait.step].settled for wait in waits.steps if wait.step in statuses)

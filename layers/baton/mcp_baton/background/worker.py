@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from mcp_baton.background.job import JobExecution, JobMonitor
 from mcp_baton.background.task_questions import TaskAsker, envelope_of, questions_of
-from mcp_baton.background.waiting import suspend
+from mcp_baton.background.waiting import Waits, ask_and_wait, suspend
 from mcp_baton.exceptions import (
     BatonError,
     ClaimLost,
@@ -144,15 +144,16 @@ class JobAttempt:
             if self._job.work.workflow_task is not None:
                 from mcp_baton.background.workflow_worker import WorkflowJob
 
-                return WorkflowJob(self._execution, self._lease, self._job, self._arguments).run(self._write)
+                workflow_job = WorkflowJob(self._execution, self._lease, self._job, self._arguments)
+                return workflow_job.run(self._write, self._store_questions)
             outcome = self._call()
             not_approved = outcome.not_approved if isinstance(outcome, Failed) else None
             pause = None if not_approved is None else approval_pause(self._job.work.tool, not_approved)
             if isinstance(pause, ApprovalRequired):
-                return suspend(self._execution, self._lease, (pause,), self._write)
+                return suspend(self._execution, self._lease, Waits((pause,)), self._write)
             result = result_of(self._tool, outcome)
         except InputRequired as error:
-            return self._store_questions(questions_of(error))
+            return self._store_questions(questions_of(error), Waits(()))
         except CallerGone:
             return "stopped: it is over, or another worker's"
         except ProtocolError as error:
@@ -205,11 +206,10 @@ class JobAttempt:
             replacement = self._too_large(f"result of {size} bytes", str(error))
             return self._write("completed", lambda: self._write_result(replacement))
 
-    def _store_questions(self, questions: Mapping[str, JsonObject]) -> str:
+    def _store_questions(self, questions: Mapping[str, JsonObject], waits: Waits) -> str:
         self._monitor.write_message()
-        jobs = self._store.jobs
         try:
-            return self._write("asked", lambda: jobs.ask(self._lease.task, self._lease.claim(), questions))
+            return ask_and_wait(self._execution, self._lease, questions, waits, self._write)
         except TooLarge as error:
             replacement = self._too_large("questions", str(error))
             return self._write("completed", lambda: self._write_result(replacement))

@@ -3,14 +3,14 @@ Workflows in the background)."""
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import structs
 
 from mcp_baton.background.job import JobExecution
-from mcp_baton.background.task_questions import TaskAsker
-from mcp_baton.background.waiting import Write, suspend
+from mcp_baton.background.task_questions import TaskAsker, questions_of
+from mcp_baton.background.waiting import Waits, Write, suspend
 from mcp_baton.exceptions import (
     ClaimLost,
     NotDispatched,
@@ -29,6 +29,7 @@ from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import TASKS_HANDED_OVER
+from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.tools.questions import Elicited, elicitation
@@ -139,7 +140,7 @@ class WorkflowJob:
         self._arguments = arguments
         self._ttl_ms = max(execution.services.settings.default_ttl_ms, 2 * (execution.exchange.remaining_ms() or 0))
 
-    def run(self, write: Write) -> str:
+    def run(self, write: Write, ask: Callable[[Mapping[str, JsonObject], Waits], str]) -> str:
         """Run the workflow and write the outcome of the call. Returns the outcome, for the log.
 
         After `TaskHeld`, `NotDispatched` and `StoreError`, Lambda delivers the event again.
@@ -155,7 +156,13 @@ class WorkflowJob:
             return f"stopped: {error}"
         host = WorkerHost(self._execution)
         result = self._run(tool, host)
-        while isinstance(result, EndedRun) and (answers := self._user_answers(result)):
+        while isinstance(result, EndedRun):
+            try:
+                answers = self._user_answers(result)
+            except InputRequired as error:
+                return ask(questions_of(error), self._waits(result))
+            if not answers:
+                break
             self._arguments = with_answers(self._arguments, answers)
             result = self._run(tool, host)
         if self._monitor.ended:
@@ -164,11 +171,13 @@ class WorkflowJob:
             if self._may_hand_over(result):
                 return self._hand_over(store, write)
             if result.suspends and result.stored:
-                task_id = self._job.work.workflow_task
-                return suspend(self._execution, self._lease, result.pauses, write, task_id, result.retries_ms)
+                return suspend(self._execution, self._lease, self._waits(result), write)
             is_denied = any(isinstance(pause, ApprovalDenied) for pause in result.pauses)
             result = {**result_of_run(self._execution, result), "isError": is_denied}
         return self._complete(store, result, write)
+
+    def _waits(self, run: EndedRun) -> Waits:
+        return Waits(run.pauses, self._job.work.workflow_task, run.retries_ms)
 
     def _run(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
         """Run the workflow. Returns the run; or, if nothing could be run, the result of the workflow's tool."""

@@ -61,9 +61,12 @@ class JobStore(Protocol):
     def fail(self, task: TaskRecord, claim: Claim, error: JsonObject) -> TaskRecord:
         """Make a task `failed` that this worker has claimed. Raises `ClaimLost`."""
 
-    def ask(self, task: TaskRecord, claim: Claim, questions: Mapping[str, JsonObject]) -> TaskRecord:
-        """Make a task wait for the client: it becomes `input_required` with these questions, the claim is released, and
-        the job has all its attempts again.
+    def ask(
+        self, task: TaskRecord, claim: Claim, questions: Mapping[str, JsonObject], due_ms: int | None = None
+    ) -> TaskRecord:
+        """Make a task wait for the client: it becomes `input_required` with these questions and no others, the claim is
+        released, and the job has all its attempts again. With `due_ms` it also waits for something else, as after
+        `suspend`: a wake-up makes it `working`, and it asks again.
 
         Raises:
             ClaimLost: another worker has taken it over.

@@ -70,7 +70,7 @@ def redispatch_if_due(services: Services, store: TaskStore, task: TaskRecord) ->
     """Dispatch a task again if its worker died or never started, or give it up after its last attempt. Returns the
     current task. Raises `StoreError`."""
     job, claim, now_ms = task.job, task.claim, store.now_ms()
-    if job is None or task.status is not TaskStatus.WORKING or (claim is not None and claim.holds_at(now_ms)):
+    if job is None or task.status.terminal or (claim is not None and claim.holds_at(now_ms)):
         return task
     free_ms = 0 if claim is None else claim.until_ms
     if claim is not None and claim.number >= job.allowed:

@@ -452,7 +452,9 @@ class OpenRun:
 
     def note_job(self, job_id: str | None) -> None:
         """Note in the task whether the background job of this run waits, so that it is woken."""
-        waits = not self.over and suspends(self.pauses)
+        # While the client is asked, the other steps wait.
+        pauses = [pause for pause in self.pauses if not isinstance(pause, AnswersRequired)]
+        waits = not self.over and suspends(pauses)
         noted_jobs = waiting_jobs(self.variables)
         jobs = [name for name in noted_jobs if name != job_id]
         if job_id is not None and waits:
