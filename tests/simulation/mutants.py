@@ -20,6 +20,7 @@ from mcp_baton.background import creating, start_events, sweep, waiting, workflo
 from mcp_baton.background import items as jobs
 from mcp_baton.background.job import JobExecution
 from mcp_baton.background.start_events import StartEvent
+from mcp_baton.background.waiting import Waits, Write
 from mcp_baton.callbacks import endpoint as callbacks
 from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.present import mcp_task, recording, view
