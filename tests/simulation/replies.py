@@ -338,7 +338,7 @@ def reported_status(task: JsonObject) -> ReportedTask:
 def reported_in_list(task: JsonObject) -> ReportedTask:
     """Read a task in a reply of `tasks/list`."""
     reported, meta = reported_status(task), cast("Mapping[str, Any]", task.get("_meta", {}))
-    return replace(reported, step=meta.get("step", ""), pause=meta.get("pause_reason", {}))
+    return replace(reported, step=meta.get("step", ""), pause=_without_error(meta.get("pause_reason")))
 
 
 def reported_values(task: JsonObject) -> ReportedTask:

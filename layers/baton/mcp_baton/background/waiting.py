@@ -24,7 +24,7 @@ type Write = Callable[[str, Callable[[], object]], str]
 """Makes the last write of a worker. Takes and returns the outcome; returns another one if the write came too late."""
 
 SUSPENDED: Final = "waits"
-ASKED: Final = "asked"
+CLIENT_ASKED: Final = "asked"
 """The outcomes of a worker that lets its job wait, or has asked the client, for the log."""
 
 
@@ -92,8 +92,8 @@ def ask_and_wait(
         if store is not None:
             tasks.append(store.jobs.ask(lease.task, lease.claim(), questions, due_ms))
 
-    written = write(ASKED, ask)
-    if store is None or written != ASKED or due_ms is None:
+    written = write(CLIENT_ASKED, ask)
+    if store is None or written != CLIENT_ASKED or due_ms is None:
         return written
     if any(task.job is not None and not task.job.open for task in tasks):
         # The client has answered while the worker ran.

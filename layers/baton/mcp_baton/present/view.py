@@ -244,7 +244,7 @@ def shown_pauses(task: TaskRecord, now_ms: int) -> tuple[JsonObject, ...]:
     if claim is not None and claim.holds_at(now_ms):
         return ()
     stored = pauses_of(task)
-    if all(reason.get("type") != WAITING_TYPE for reason in stored):
+    if task.status.terminal or all(reason.get("type") != WAITING_TYPE for reason in stored):
         return stored
     statuses = statuses_of(task)
     return tuple(_current(reason, statuses, now_ms) for reason in stored)
