@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_baton.protocol.http import HttpRequest
-from mcp_baton.server.access import ForeignPage, Origins, Page, is_local, is_preflight
+from mcp_baton.server.access import AllowedPage, ForeignPage, Origins, is_local, is_preflight
 
 APP = "https://app.example.com"
 LISTED = Origins(frozenset({APP, "http://localhost:6274"}))
@@ -14,7 +14,7 @@ def test_a_listed_page_may_call_and_a_request_without_an_origin_is_not_from_a_pa
     assert [LISTED.caller(headers) for headers in ({}, {"host": "api.example.com"})] == [None, None]
     assert LOCAL.caller({"host": "localhost:8000"}) is None
     for origin in (APP, "http://localhost:6274"):
-        assert LISTED.caller({"origin": origin}) == Page(origin)
+        assert LISTED.caller({"origin": origin}) == AllowedPage(origin)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_any_other_page_is_refused(origin: str) -> None:
 
 def test_a_local_server_accepts_listed_and_local_pages() -> None:
     for origin in (APP, "http://localhost:6274", "https://127.0.0.1", "http://[::1]:8000", "tauri://localhost"):
-        assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": origin}) == Page(origin)
+        assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": origin}) == AllowedPage(origin)
     assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": "https://evil.example"}) == ForeignPage()
 
 
@@ -62,20 +62,20 @@ def test_names_that_resemble_this_machine_are_not_local(origin: str) -> None:
 
 
 def test_every_reply_allows_only_the_pages_origin_and_no_cookies() -> None:
-    headers = Page(APP).headers
+    headers = AllowedPage(APP).headers
 
     assert headers["Access-Control-Allow-Origin"] == APP
     assert headers["Vary"] == "Origin"
     assert "WWW-Authenticate" in headers["Access-Control-Expose-Headers"]
-    assert "Access-Control-Allow-Credentials" not in {*headers, *Page(APP).preflight({}).headers}
+    assert "Access-Control-Allow-Credentials" not in {*headers, *AllowedPage(APP).preflight({}).headers}
 
 
 def test_the_reply_to_a_preflight_lists_the_allowed_headers() -> None:
-    answer = Page(APP).preflight({"access-control-request-headers": "authorization,content-type"})
+    answer = AllowedPage(APP).preflight({"access-control-request-headers": "authorization,content-type"})
 
     assert (answer.status, answer.body) == (204, b"")
     assert dict(answer.headers) == {
-        **Page(APP).headers,
+        **AllowedPage(APP).headers,
         "Access-Control-Allow-Methods": "POST",
         "Access-Control-Allow-Headers": "authorization, content-type",
         "Access-Control-Max-Age": "7200",
@@ -93,15 +93,18 @@ def test_the_reply_to_a_preflight_lists_the_allowed_headers() -> None:
     ],
 )
 def test_a_page_may_send_the_headers_of_clients_signers_and_tracers(names: str) -> None:
-    answer = Page(APP).preflight({"access-control-request-headers": names})
+    answer = AllowedPage(APP).preflight({"access-control-request-headers": names})
 
     assert answer.headers["Access-Control-Allow-Headers"].split(", ") == names.split(",")
 
 
 @pytest.mark.parametrize("names", ["", " ", ",", "a b", "a:b", "é", "x\r\nSet-Cookie: a=b", "a;b"])
 def test_invalid_header_names_are_left_out_of_the_reply(names: str) -> None:
-    assert "Access-Control-Allow-Headers" not in Page(APP).preflight({"access-control-request-headers": names}).headers
-    answer = Page(APP).preflight({"access-control-request-headers": f"accept, {names},x-api-key"})
+    assert (
+        "Access-Control-Allow-Headers"
+        not in AllowedPage(APP).preflight({"access-control-request-headers": names}).headers
+    )
+    answer = AllowedPage(APP).preflight({"access-control-request-headers": f"accept, {names},x-api-key"})
     assert answer.headers["Access-Control-Allow-Headers"] == "accept, x-api-key"
 
 

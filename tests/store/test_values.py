@@ -15,7 +15,7 @@ from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.record import PAUSE_REASONS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tasks.texts import zipped
-from mcp_baton.tasks.values import Weight, weight_of
+from mcp_baton.tasks.values import ValueSize, weight_of
 from tests.examples import JSON, TEXT, examples
 from tests.store.conftest import Engine
 from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stores
@@ -179,7 +179,7 @@ def test_a_hostile_gzip_stream_loses_only_its_value_and_uses_no_memory(
     for name in ("true_size", "false_size"):
         with pytest.raises(ValueLost):
             _ = stored_task.variables[name]
-        assert weight_of(stored_task, name) in (Weight(100_000_000, outside=False), Weight(1, outside=False))
+        assert weight_of(stored_task, name) in (ValueSize(100_000_000, outside=False), ValueSize(1, outside=False))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000

@@ -67,7 +67,7 @@ class ApprovalNote(Struct, frozen=True, omit_defaults=True):
     denied: NotApproved | None = None
 
 
-class Action(StrEnum):
+class ApprovalAction(StrEnum):
     """What to do with a call, given its approval.
 
     | the approval | action |
@@ -306,20 +306,20 @@ class _Gate(Struct, frozen=True):
                 return result
             repeat += 1  # another process has requested, used or decided it meanwhile
 
-    def _action(self, record: ApprovalRecord, again: UseAgain | None) -> Action:
+    def _action(self, record: ApprovalRecord, again: UseAgain | None) -> ApprovalAction:
         """What an approval that was found means for this call. `again` is why the call may use it if it is approved."""
         if record.digest != self.wanted.digest:
             # The note or the id led to the approval of a call with other arguments, which says nothing of this one.
-            return Action.ASK
+            return ApprovalAction.ASK
         is_approved = record.state is ApprovalState.APPROVED and not record.expired_at(self.execution.now_ms())
         if is_approved and again is not None:
-            return Action.USE
+            return ApprovalAction.USE
         if record.waits_at(self.wanted.asked_ms):
-            return Action.WAIT
+            return ApprovalAction.WAIT
         # A denial within a task counts as long as the task lives. A call without a task may be made again one day.
         if record.state is ApprovalState.DENIED and (record.task_id or not record.expired_at(self.wanted.asked_ms)):
-            return Action.DENY
-        return Action.ASK  # it was used, has expired or was withdrawn
+            return ApprovalAction.DENY
+        return ApprovalAction.ASK  # it was used, has expired or was withdrawn
 
     def _result(
         self, record: ApprovalRecord | None, repeat: int, note: ApprovalNote | None, *, is_new: bool = False
@@ -330,7 +330,7 @@ class _Gate(Struct, frozen=True):
             return None
         again = self._may_use_again(record, note)
         action = self._action(record, again)
-        if action is Action.USE and again is not None:
+        if action is ApprovalAction.USE and again is not None:
             current, is_used = self.approvals.use(
                 self.wanted, repeat, self.by, earlier=record.used_by, again=again, most=self._most_uses
             )
@@ -339,9 +339,9 @@ class _Gate(Struct, frozen=True):
                 return self._grant(record, repeat)
             # An attempt at the same time was faster, or a person has changed the decision since the read.
             action = self._action(record, None)
-        if action is Action.ASK:
+        if action is ApprovalAction.ASK:
             return None
-        if action is Action.WAIT:
+        if action is ApprovalAction.WAIT:
             self._note_waiting(record, is_new=is_new)
         failed = _not_approved(record)
         denied = failed.not_approved if record.state is ApprovalState.DENIED else None

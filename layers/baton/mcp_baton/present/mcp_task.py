@@ -37,7 +37,7 @@ from mcp_baton.tasks.record import (
     TaskStatus,
 )
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tasks.values import FINAL_RESULT, Weight, list_in, read_ahead, weight_of
+from mcp_baton.tasks.values import FINAL_RESULT, ValueSize, list_in, read_ahead, weight_of
 from mcp_baton.tools.content import with_meta
 from mcp_baton.tools.resource import value_uri
 from mcp_baton.workflow.pause import Waiting
@@ -299,7 +299,7 @@ def _value(task: TaskRecord, name: str) -> Json:
 
 
 def _notes_for_omitted(
-    task: TaskRecord, weights: Mapping[str, Weight], room: int, *, everything: bool
+    task: TaskRecord, weights: Mapping[str, ValueSize], room: int, *, everything: bool
 ) -> dict[str, dict[str, Json]]:
     """Return notes in place of the values that do not fit. The result has priority, then the smallest values.
 

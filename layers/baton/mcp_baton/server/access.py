@@ -36,7 +36,7 @@ _LOCAL = re.compile(rf"({'|'.join(map(re.escape, LOCAL_HOSTS))})(:[0-9]+)?")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
-class Page(Struct, frozen=True):
+class AllowedPage(Struct, frozen=True):
     """A web page that may call the server, identified by its origin."""
 
     origin: str
@@ -87,7 +87,7 @@ class Origins(Struct, frozen=True):
     local_only: bool = False
     allows_own_page: bool = False
 
-    def caller(self, headers: Mapping[str, str]) -> Page | ForeignPage | None:
+    def caller(self, headers: Mapping[str, str]) -> AllowedPage | ForeignPage | None:
         """Return the page that sends a request with these headers; `None` without an `Origin`, which each page
         sends."""
         if self.local_only and not is_local_host(headers.get("host", "localhost")):
@@ -98,7 +98,7 @@ class Origins(Struct, frozen=True):
         # API Gateway has certificates only for its own names, so a foreign name does not reach it.
         is_own_page = self.allows_own_page and origin == f"https://{headers.get('host', '')}"
         is_allowed = origin in self.allowed or (self.local_only and is_local(origin)) or is_own_page
-        return Page(origin) if is_allowed else ForeignPage()
+        return AllowedPage(origin) if is_allowed else ForeignPage()
 
 
 def is_local(origin: str) -> bool:
@@ -141,7 +141,7 @@ def forbidden(owner: str | None, *, local: bool) -> str | None:
     return None
 
 
-def early_answer(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
+def early_answer(request: HttpRequest, page: AllowedPage | None, settings: Settings) -> HttpResponse | None:
     """Answer a preflight or the console, or refuse a request before its body is read."""
     if request.path in (CONSOLE_PATH, CONSOLE_CLIENT_PATH) and settings.console:
         from mcp_baton.console.page import answer, answer_client

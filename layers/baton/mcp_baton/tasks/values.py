@@ -14,7 +14,7 @@ FINAL_RESULT = "_workflow.result"
 """The name of a task's result among its variables. No variable has this name."""
 
 
-class Weight(Struct, frozen=True):
+class ValueSize(Struct, frozen=True):
     """The size of a stored value.
 
     Attributes:
@@ -49,7 +49,7 @@ class StoredValues(Mapping[str, Json]):
     __slots__ = ()
 
     @abstractmethod
-    def weight(self, name: str) -> Weight: ...
+    def weight(self, name: str) -> ValueSize: ...
 
     @abstractmethod
     def holds(self, name: str, text: bytes) -> bool | None:
@@ -85,14 +85,14 @@ def read_ahead(values: JsonObject, names: Iterable[str]) -> None:
         values.read_ahead(names)
 
 
-def weight_of(task: TaskRecord, name: str) -> Weight | None:
+def weight_of(task: TaskRecord, name: str) -> ValueSize | None:
     """The size and place of a task's variable, or of its `FINAL_RESULT`; `None` if it does not exist."""
     values, key = _values_and_key(task, name)
     if key not in values:
         return None
     if isinstance(values, StoredValues):
         return values.weight(key)
-    return Weight(json_size(values[key]), outside=False)
+    return ValueSize(json_size(values[key]), outside=False)
 
 
 def outside_bytes(task: TaskRecord, name: str) -> int:

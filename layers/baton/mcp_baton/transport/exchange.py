@@ -47,13 +47,13 @@ type StreamOpener = Callable[[int, Mapping[str, str]], StreamSink]
 stream_opener: ContextVar[StreamOpener | None] = ContextVar("stream_opener", default=None)
 """Opens the stream of the current invocation; `None` if the response must be returned whole."""
 
-type Work = Callable[[], None]
+type LaterWork = Callable[[], None]
 
-after_answer: ContextVar[Callable[[Work], None] | None] = ContextVar("after_answer", default=None)
+after_answer: ContextVar[Callable[[LaterWork], None] | None] = ContextVar("after_answer", default=None)
 """Takes work to do after the response was sent; `None` if the caller cannot do this."""
 
 
-def do_later(work: Work) -> None:
+def do_later(work: LaterWork) -> None:
     """Do this after the response, or now if the caller cannot do it later."""
     later = after_answer.get()
     if later is None:

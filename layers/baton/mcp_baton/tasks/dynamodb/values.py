@@ -12,7 +12,7 @@ from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.dynamodb.attributes import LIST, NOT_KEPT, POINTER, Attribute, decode, text_bytes, text_in
 from mcp_baton.tasks.dynamodb.lists import ListRecord, record_in
 from mcp_baton.tasks.texts import from_text, zipped
-from mcp_baton.tasks.values import StoredList, StoredValues, Weight
+from mcp_baton.tasks.values import StoredList, StoredValues, ValueSize
 
 COLLECTION_BYTES: Final = 3
 ELEMENT_BYTES: Final = 1
@@ -137,14 +137,14 @@ class Variables(StoredValues):
         pointer = pointer_in(attribute)
         return attribute if pointer is None else self._reader().fetch(pointer)
 
-    def weight(self, name: str) -> Weight:
+    def weight(self, name: str) -> ValueSize:
         attribute = self._attributes[name]
         if record := record_in(attribute):
-            return Weight(record.text_bytes, outside=bool(record.chunks), large=record.stored > LARGE_VALUE_BYTES)
+            return ValueSize(record.text_bytes, outside=bool(record.chunks), large=record.stored > LARGE_VALUE_BYTES)
         pointer = pointer_in(attribute)
         if pointer is None:
-            return Weight(text_bytes(attribute), outside=False)
-        return Weight(pointer.text_bytes, outside=True, large=pointer.stored_bytes > LARGE_VALUE_BYTES)
+            return ValueSize(text_bytes(attribute), outside=False)
+        return ValueSize(pointer.text_bytes, outside=True, large=pointer.stored_bytes > LARGE_VALUE_BYTES)
 
     def holds(self, name: str, text: bytes) -> bool | None:
         pointer = pointer_in(self._attributes[name])

@@ -62,11 +62,11 @@ from mcp_baton.tasks.store import Batch, ListResult, StepWrite
 from mcp_baton.tasks.texts import MAX_STORED_BYTES, MAX_VALUE_BYTES, ZipWithin, from_text, to_text
 from mcp_baton.tasks.values import FINAL_RESULT, elements_digest
 
-type Move = Callable[[Mapping[Path, Attribute]], Mapping[Path, Attribute]]
+type MoveValues = Callable[[Mapping[Path, Attribute]], Mapping[Path, Attribute]]
 """Writes values outside the head, and returns the pointers of those that could be written (`outside.Mover`)."""
 
 
-class Outside(Protocol):
+class ValueMover(Protocol):
     """Writes values and results of lists outside the head: `outside.Mover`."""
 
     def move(self, values: Mapping[Path, Attribute]) -> Mapping[Path, Attribute]: ...
@@ -220,7 +220,7 @@ class Write:
 
     # Sizes
 
-    def fit(self, outside: Outside) -> None:
+    def fit(self, outside: ValueMover) -> None:
         """Let values leave the head, so that it stays within its bound.
 
         A value that cannot be written outside stays in the head. If the head would then exceed what DynamoDB takes,
@@ -244,7 +244,7 @@ class Write:
         while self.excess(self._limits.item_bytes) > 0 and self.leave_out_largest():
             pass
 
-    def _move_lists(self, outside: Outside) -> None:
+    def _move_lists(self, outside: ValueMover) -> None:
         """Make chunks of the results in lists' records, the longest first, while the head exceeds its bound."""
         values = {**self.stored_values, **self.new_values}
         records = [(path, record) for path, value in values.items() if (record := record_in(value))]
@@ -332,7 +332,7 @@ class Write:
         self.variables[name] = not_kept(length, cause)
         self.oversized = (*self.oversized, from_text(name))
 
-    def shrink(self, move: Move) -> bool:
+    def shrink(self, move: MoveValues) -> bool:
         """Make the head smaller, because another write has made it larger than DynamoDB takes. Returns whether this was
         possible."""
         before = self.excess(0)
@@ -422,7 +422,7 @@ class Write:
         update.require(f"attribute_not_exists({path})" if pauses is None else f"{path}={update.value(pauses)}")
 
     def _write_moved(self, update: Update) -> None:
-        """Move stored values, if they are still the ones that were read, and note how long values are kept."""
+        """MoveValues stored values, if they are still the ones that were read, and note how long values are kept."""
         for path, pointer in self.moved.items():
             place = update.path(*path)
             update.require(f"{place}={update.value(value_at(self.item, path))}")
@@ -452,7 +452,7 @@ def note_kept(update: Update, until_s: int) -> None:
     update.set(kept, f"if_not_exists({kept},{until})")
 
 
-def fit_new(item: Item, limits: Limits, move: Move) -> Item:
+def fit_new(item: Item, limits: Limits, move: MoveValues) -> Item:
     """The head of a new task after values have left it, so that it stays within its bound."""
     values = values_in(item)
     excess = item_size(item) - head_bytes(item, limits.head_bytes) + RESULT_ROOM_BYTES

@@ -16,7 +16,7 @@ from awslambdaric.lambda_runtime_marshaller import LambdaMarshaller
 from msgspec import Struct
 
 from mcp_baton.protocol.http import ClientGone
-from mcp_baton.transport.exchange import Work, after_answer, stream_opener
+from mcp_baton.transport.exchange import LaterWork, after_answer, stream_opener
 from mcp_baton.transport.runtime.connection import RuntimeConnection
 from mcp_baton.transport.runtime.stream import Headers, ResponseRejected, ResponseStream, error_trailers, send_whole
 
@@ -90,7 +90,7 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         self._invocation: Any = None
         self._stream: ResponseStream | None = None
         self._is_ready = False
-        self._later: list[Work] = []
+        self._later: list[LaterWork] = []
 
     @property
     def is_streaming(self) -> bool:
