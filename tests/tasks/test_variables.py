@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from mcp_baton.exceptions import Abandoned
-from mcp_baton.tasks.variables import MAX_VARIABLES, TaskVariables
+from mcp_baton.tasks.variables import MAX_VARIABLES_CHANGED, TaskVariables
 
 
 def test_stored_variables_can_be_read_and_are_not_written_again() -> None:
@@ -135,14 +135,14 @@ def remove_variable(variables: TaskVariables, name: str) -> None:
 
 @pytest.mark.parametrize("change", [set_variable, remove_variable])
 def test_the_number_of_changed_variables_is_limited(change: Callable[[TaskVariables, str], None]) -> None:
-    variables = TaskVariables({f"stored{number}": number for number in range(MAX_VARIABLES + 1)})
-    for number in range(MAX_VARIABLES):
+    variables = TaskVariables({f"stored{number}": number for number in range(MAX_VARIABLES_CHANGED + 1)})
+    for number in range(MAX_VARIABLES_CHANGED):
         change(variables, f"stored{number}")
 
-    with pytest.raises(ValueError, match=str(MAX_VARIABLES)):
-        change(variables, f"stored{MAX_VARIABLES}")
+    with pytest.raises(ValueError, match=str(MAX_VARIABLES_CHANGED)):
+        change(variables, f"stored{MAX_VARIABLES_CHANGED}")
     variables["stored0"] = 2
-    assert len(variables.changed) + len(variables.removed) == MAX_VARIABLES
+    assert len(variables.changed) + len(variables.removed) == MAX_VARIABLES_CHANGED
 
 
 def test_an_abandoned_tool_cannot_change_variables() -> None:

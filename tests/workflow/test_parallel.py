@@ -27,7 +27,7 @@ from mcp_baton import (
     task_variable,
 )
 from mcp_baton.tasks.record import RENEW_MS
-from mcp_baton.tasks.variables import MAX_VARIABLES
+from mcp_baton.tasks.variables import MAX_VARIABLES_CHANGED
 from mcp_baton.telemetry import SILENT
 from mcp_baton.testing import connect
 from mcp_baton.workflow.steps.step import Step
@@ -237,8 +237,8 @@ def test_calls_at_the_same_time_share_the_limit_on_variables() -> None:
         variables = client.task(run.task_id).variables
 
     assert run.completed
-    assert len(errors) == 60 - MAX_VARIABLES
-    assert sum(not name.startswith("_workflow.") for name in variables) == MAX_VARIABLES
+    assert len(errors) == 60 - MAX_VARIABLES_CHANGED
+    assert sum(not name.startswith("_workflow.") for name in variables) == MAX_VARIABLES_CHANGED
 
 
 def test_a_failed_call_is_retried_while_others_run() -> None:

@@ -23,7 +23,7 @@ DYNAMODB_ATTEMPTS = 1
 # botocore retries requests to Secrets Manager and Lambda once.
 OTHER_AWS_ATTEMPTS = 2
 
-ACCEPTED: Final = 202
+ACCEPTED_STATUS: Final = 202
 """Lambda's status for an event that it has queued."""
 
 
@@ -116,8 +116,8 @@ class LambdaDispatcher:
             with self._telemetry.span("Lambda", operation="Invoke", function_name=self._worker):
                 payload = dumps(event).encode()
                 response = client.invoke(FunctionName=self._worker, InvocationType="Event", Payload=payload)
-                if response["StatusCode"] != ACCEPTED:
-                    raise NotDispatched(f"Lambda answered {response['StatusCode']} instead of {ACCEPTED}")
+                if response["StatusCode"] != ACCEPTED_STATUS:
+                    raise NotDispatched(f"Lambda answered {response['StatusCode']} instead of {ACCEPTED_STATUS}")
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"
             raise NotDispatched(f"BATON_WORKER={self._worker} could not be invoked: {cause}") from error

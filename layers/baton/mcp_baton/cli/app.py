@@ -25,7 +25,7 @@ from mcp_baton.cli.serve import serve
 from mcp_baton.cli.tasks import cancel, complete, show, tasks
 from mcp_baton.exceptions import BatonError
 
-INTERRUPTED: Final = 130
+EXIT_INTERRUPTED: Final = 130
 
 app = typer.Typer(
     name="baton",
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         echo(f"baton: {error}", err=True)
         return EXIT_WRONG_USAGE
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     return code if isinstance(code, int) else 0
 
 

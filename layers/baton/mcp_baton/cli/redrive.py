@@ -14,7 +14,7 @@ import typer
 
 from mcp_baton.cli import options
 from mcp_baton.cli.aws_region import check_region, environment_region
-from mcp_baton.clients import ACCEPTED
+from mcp_baton.clients import ACCEPTED_STATUS
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_LEVELS, loads
 
@@ -128,8 +128,8 @@ class Redrive:
             response = self.aws_lambda.invoke(FunctionName=self.function, InvocationType="Event", Payload=payload)
         except self.errors as error:
             return str(error)
-        if response["StatusCode"] != ACCEPTED:
-            return f"Lambda answered {response['StatusCode']} instead of {ACCEPTED}"
+        if response["StatusCode"] != ACCEPTED_STATUS:
+            return f"Lambda answered {response['StatusCode']} instead of {ACCEPTED_STATUS}"
         try:
             self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
         except self.errors as error:

@@ -25,7 +25,7 @@ from mcp_baton.workflow.function_checks import all_workflow_errors, definitions_
 from mcp_baton.workflow.sources import Constant, PromptArg, parts_of
 from mcp_baton.workflow.steps.step import Step
 
-LONGEST_NAME: Final = 45
+MAX_PORTABLE_NAME_CHARS: Final = 45
 """The maximum length of a tool's name if hosts put a prefix before it (docs/tools.md, Names)."""
 
 
@@ -176,10 +176,10 @@ def _is_described(tool: Tool, parameter: str) -> bool:
 
 
 def _name_advice(label: str, name: str, site: Site | None) -> Iterator[Mistake]:
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_PORTABLE_NAME_CHARS:
         yield Mistake(
             f"{label}: the name has {len(name)} characters, and hosts add a prefix and allow 64 in total",
-            f"use a shorter name, of at most {LONGEST_NAME} characters",
+            f"use a shorter name, of at most {MAX_PORTABLE_NAME_CHARS} characters",
             site,
         )
 

@@ -28,7 +28,7 @@ from mcp_baton.tasks.dynamodb.values import item_size
 ACCOUNT = "123456789012"
 ITEM_BYTES = 409_600
 PLAIN_MEMBERS = {"Item", "Items", "Attributes", "Count", "ScannedCount", "LastEvaluatedKey", "ConsumedCapacity"}
-FRAMES = 10_000
+MAX_FRAMES = 10_000
 DISPATCH_LOCK = Lock()
 """Held while an engine answers: moto is not atomic, and the recursion limit applies to the whole process."""
 
@@ -132,7 +132,7 @@ def deep_stack() -> Iterator[None]:
     An expression of 4096 bytes, DynamoDB's limit, needs fewer frames than the new limit.
     """
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, FRAMES))
+    sys.setrecursionlimit(max(limit, MAX_FRAMES))
     try:
         yield
     finally:

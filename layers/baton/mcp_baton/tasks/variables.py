@@ -6,7 +6,7 @@ from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import MAX_LEVELS, Json, dumps, loads, text_is_deeper_than
 from mcp_baton.tasks.record import ENGINE_PREFIX
 
-MAX_VARIABLES = 50
+MAX_VARIABLES_CHANGED = 50
 """The most variables that may change in one run or call. They fit into one `UpdateExpression` with the steps."""
 
 MCP_PREFIX = "io.modelcontextprotocol/"
@@ -106,8 +106,8 @@ class TaskVariables(MutableMapping[str, Json]):
             if name.startswith(prefix):
                 raise ValueError(f"task variable {name!r}: names beginning with {prefix!r} belong to {owner}")
         changes = self._changed.keys() | self._removed | self._names
-        if name not in changes and len(changes) >= MAX_VARIABLES:
-            raise ValueError(f"task variable {name!r}: at most {MAX_VARIABLES} variables can change at once")
+        if name not in changes and len(changes) >= MAX_VARIABLES_CHANGED:
+            raise ValueError(f"task variable {name!r}: at most {MAX_VARIABLES_CHANGED} variables can change at once")
         self._names.add(name)
 
 

@@ -30,7 +30,7 @@ OWNER_HEADER = "Baton-Testing-Owner"
 _QUESTION_CAPABILITIES = [capability for capability in CAPABILITIES if capability != APPS]
 _CLIENT_CAPABILITIES: dict[str, Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 _http_ids = count(1)
-OK = 200
+OK_STATUS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Wire(McpClient):
         self.after()
         if (first := next(filter(None, unanswered), None)) is not None:
             raise first
-        return response_in(messages or messages_in(response)), response.get("statusCode", OK)
+        return response_in(messages or messages_in(response)), response.get("statusCode", OK_STATUS)
 
     def respond(self, question: JsonObject) -> Unanswered | None:
         """Answer a question of the handshake era with a separate request. A question without an answer is answered with
@@ -123,7 +123,7 @@ class Wire(McpClient):
         response, _ = self.function.invoke(event, None)
         self.after()
         reply: dict[str, Any] = json.loads(response["body"])
-        if response["statusCode"] != OK:
+        if response["statusCode"] != OK_STATUS:
             raise BatonError(f"{method} {target}: HTTP {response['statusCode']}: {reply['error']}")
         return reply
 

@@ -14,7 +14,7 @@ from mcp_baton.tools.templates import fill
 MAX_QUOTED_CHARS = 500
 """Characters of JSON that a value may have in an assistant's message, and characters of an error that are shown."""
 
-SHORT_NUMBER = 10**18
+MIN_LONG_NUMBER = 10**18
 """A smaller number is never too long to be shown."""
 
 # Line breaks, characters that are invisible by default (Default_Ignorable_Code_Point), and marks of writing direction.
@@ -49,7 +49,7 @@ def _escaped(text: str) -> str:
 
 def is_long(value: Json, limit: int = MAX_QUOTED_CHARS) -> bool:
     """Whether a value is too long to be shown."""
-    if value is None or (isinstance(value, int) and abs(value) < SHORT_NUMBER):
+    if value is None or (isinstance(value, int) and abs(value) < MIN_LONG_NUMBER):
         return False
     if isinstance(value, str) and len(value) > limit:
         return True

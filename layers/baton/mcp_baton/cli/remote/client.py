@@ -21,7 +21,7 @@ from mcp_baton.testing.mcp_client import JsonRpcError, McpClient
 from mcp_baton.testing.results import Run
 from mcp_baton.tools.schema.prompt_arguments import SECRETS
 
-SEARCH_LIMIT: Final = 1_000
+MAX_TASKS_SEARCHED: Final = 1_000
 """The number of newest tasks among which a prefix is looked up."""
 
 PROGRESS_META: Final = {"progressToken": "baton"}
@@ -120,7 +120,7 @@ class Remote(McpClient):
         prefix = bare_task_id(prefix)
         if re.fullmatch(r"[0-9a-z]{37}", prefix):
             return prefix
-        ids = [str(task["taskId"]) for task in self.tasks(SEARCH_LIMIT) if str(task["taskId"]).startswith(prefix)]
+        ids = [str(task["taskId"]) for task in self.tasks(MAX_TASKS_SEARCHED) if str(task["taskId"]).startswith(prefix)]
         if not prefix or not ids:
             raise BatonError(f"no task begins with {prefix!r}: `baton tasks` lists them")
         if len(ids) > 1:

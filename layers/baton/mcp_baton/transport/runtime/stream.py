@@ -23,9 +23,9 @@ type Headers = Mapping[str, str | list[str]]
 _DELIMITER = b"\0" * 8
 _END = b"0\r\n\r\n"
 _ACCEPTED = 202
-_ERROR_LIMIT = 2_000
+_MAX_ERROR_CHARS = 2_000
 """Bytes of JSON. They become 2,668 bytes of base64, so all trailers together stay under 3 KB."""
-_TYPE_LIMIT = 128
+_MAX_TYPE_CHARS = 128
 
 
 class ResponseRejected(Exception):
@@ -138,13 +138,13 @@ def error_trailers(error_json: str) -> dict[str, str]:
     """
     document: Any = loads(error_json)
     error = document if isinstance(document, dict) else {"errorMessage": error_json}
-    error_type = str(error.get("errorType", ""))[:_TYPE_LIMIT]
+    error_type = str(error.get("errorType", ""))[:_MAX_TYPE_CHARS]
     message, frames = str(error.get("errorMessage", "")), list(error.get("stackTrace") or [])
     error = {**error, "errorType": error_type, "errorMessage": message, "stackTrace": []}
-    while message and json_size(error) > _ERROR_LIMIT:
+    while message and json_size(error) > _MAX_ERROR_CHARS:
         message = message[: len(message) * 3 // 4]
         error["errorMessage"] = f"{message[:-1]}…"
-    while frames and json_size({**error, "stackTrace": frames}) > _ERROR_LIMIT:
+    while frames and json_size({**error, "stackTrace": frames}) > _MAX_ERROR_CHARS:
         del frames[0]
     body = dumps({**error, "stackTrace": frames}).encode()
     header = "".join(character if "!" <= character <= "~" else "?" for character in error_type)
