@@ -1,18 +1,16 @@
 """`baton check`: errors that refuse a server, errors that are certain to fail a workflow's run, and suggestions."""
 
 import inspect
-import os
 import shlex
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from mcp_baton import Server, Settings, Workflow
-from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError, WorkflowError
+from mcp_baton.exceptions import BatonError, RegistrationError, WorkflowError
 from mcp_baton.local.framework_types import difficulties
 from mcp_baton.local.loader import LoadError, find, load
 from mcp_baton.local.mistakes import DefinitionLines, Mistake, Site, function_site
@@ -68,15 +66,13 @@ def load_checked(target: str) -> Server:
 
 def check_target(target: str, environment: Mapping[str, str]) -> CheckResult:
     location, lines = find(target), DefinitionLines()
-    errors = list(_settings_errors(environment))
     try:
-        with _without_settings(bool(errors)):
-            server = load(target, Server, lines)
+        server = load(target, Server, lines)
     except LoadError as error:
         if error.mistake is None and location.name not in sys.modules:
             raise
-        return CheckResult(True, (*errors, error.mistake or Mistake.of(str(error).replace(": ", "; ", 1))))
-    errors += _server_errors(server, lines)
+        return CheckResult(True, (error.mistake or Mistake.of(str(error).replace(": ", "; ", 1)),))
+    errors = list(_server_errors(server, lines))
     faulty = {name for name in server.workflows if any(f"workflow {name!r}" in error.problem for error in errors)}
     refused = bool(errors)
     for name, workflow in server.workflows.items():
@@ -84,23 +80,6 @@ def check_target(target: str, environment: Mapping[str, str]) -> CheckResult:
             errors += StepChecks(server, workflow, lines).errors()
     warnings = tuple(_advice(server, sys.modules[location.name], environment, faulty, lines))
     return CheckResult(refused, tuple(errors), warnings, server)
-
-
-@contextmanager
-def _without_settings(unreadable: bool) -> Iterator[None]:
-    """Load with the default settings if the environment's cannot be read, so that the rest of the file is checked."""
-    variables = {name: os.environ.pop(name) for name in list(os.environ) if unreadable and name.startswith("BATON_")}
-    try:
-        yield
-    finally:
-        os.environ.update(variables)
-
-
-def _settings_errors(environment: Mapping[str, str]) -> Iterator[Mistake]:
-    try:
-        Settings.from_environment(environment)
-    except SettingsError as error:
-        yield Mistake.of(str(error))
 
 
 def _server_errors(server: Server, lines: DefinitionLines) -> Iterator[Mistake]:
@@ -132,7 +111,7 @@ def _advice(
         )
     for text in unknown_settings(environment):
         yield Mistake.of(text)
-    if not list(_settings_errors(environment)) and (approvers := Settings.from_environment(environment).approvers):
+    if approvers := Settings.from_environment(environment).approvers:
         for text in approver_warnings(approvers, server.full_view.approval_groups):
             yield Mistake.of(text)
 
