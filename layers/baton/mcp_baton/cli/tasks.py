@@ -113,6 +113,7 @@ def _print_task(
 
 def _table_of(tasks: Sequence[Mapping[str, Any]]) -> "Group":
     from mcp_baton.cli.remote.printing import STYLES, TASK_ID_PREFIX_CHARS, age, paused_text, records, status_text
+    from mcp_baton.present.view import pauses_in
 
     now_ms = time.time_ns() // 1_000_000
     rows = []
@@ -123,7 +124,8 @@ def _table_of(tasks: Sequence[Mapping[str, Any]]) -> "Group":
         if pause and task["status"] == "working":
             status = status.append(f", {paused_text(task.get('statusMessage'))}", style=STYLES["paused"])
         position = meta.get("step") or task.get("statusMessage") or ""
-        position = f"{position} ({pause['type']})" if pause else position
+        types = [str(reason["type"]) for reason in pauses_in(meta)]
+        position = f"{position} ({', '.join(types)})" if types else position
         what = meta.get("workflow") or meta.get("tool") or ""
         times = [age(task.get(name, ""), now_ms) for name in ("createdAt", "lastUpdatedAt")]
         rows.append((task["taskId"][:TASK_ID_PREFIX_CHARS], what, status, position, *times))

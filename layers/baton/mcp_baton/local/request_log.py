@@ -14,10 +14,12 @@ from mcp_baton.present.sentences import short_form
 from mcp_baton.present.view import TaskView, view_in_meta
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import Method, call_method
+from mcp_baton.tasks.record import paused_step
 from mcp_baton.tasks.step_ids import parse_step_id
 from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.transport.adapter import JOB_EVENT
+from mcp_baton.workflow.pause import parse_pause
 from mcp_baton.workflow.request import Request
 
 if TYPE_CHECKING:
@@ -116,15 +118,20 @@ def _run_outcome(meta: Mapping[str, Any]) -> Outcome:
     view = view_in_meta(meta)
     words = pause_words(view) if view.pause else _short_text(view.status)
     persistence = {False: "; not saved", "unknown": "; may not be saved"}.get(meta.get("persisted", True), "")
-    if persistence or view.status == "failed" or (view.reason is not None and view.reason.is_failure):
+    if persistence or view.status == "failed" or (any(reason.is_failure for reason in view.reasons)):
         return Status.FAILED, words + persistence
     return (Status.WAITING if view.pause else Status.DONE), words
 
 
 def pause_words(view: TaskView) -> str:
-    """Return the reason of a pause, such as `paused at refund: missing amount`."""
-    cause = short_form(view.reason) if view.reason else (view.pause or {}).get("type")
-    return f"paused at {_short_text(view.step)}: {_short_text(cause)}"
+    """Return the reasons of a pause, such as `paused at refund: missing amount`."""
+    return f"paused at {'; at '.join(map(_pause_words, view.pauses))}"
+
+
+def _pause_words(pause: Mapping[str, Any]) -> str:
+    reason = parse_pause(pause)
+    cause = short_form(reason) if reason else pause.get("type")
+    return f"{_short_text(paused_step(pause))}: {_short_text(cause)}"
 
 
 def _text(result: Mapping[str, Any]) -> str:

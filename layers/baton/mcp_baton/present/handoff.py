@@ -86,17 +86,19 @@ def frame(remaining: RemainingCalls) -> tuple[list[str], list[Step], list[str]]:
     """The sentences before the calls, the steps whose calls the model has to make, and the sentences after."""
     known, handle, steps = remaining.known, remaining.resume_handle, remaining.steps()
     answer = remaining.answer_call()
-    if answer is not None and (handle is None or not steps):
-        return [_answer_text(answer)], [], []
     if remaining.remedies == {Remedy.NONE}:
         return [cancel_text(handle)] if handle else [], [], []
+    # A step that cannot continue keeps the task from completing.
+    ending = [cancel_text(handle)] if handle and Remedy.NONE in map(remaining.remedy_of, remaining.pauses) else []
+    if answer is not None and (handle is None or not steps):
+        return [_answer_text(answer)], [], ending
     if handle is None:
         hidden, waits = _hidden_text(remaining), remaining.remedies and remaining.remedies <= UNATTENDED
         return [_offer(remaining)] if steps or not (hidden or waits) else [], steps, hidden
     if steps:
         last = resume_text(handle, known, begin="Or " if handle.tool is None else "Then ")
-        return [_offer(remaining)], steps, [_answer_text(answer, begin="Then ") if answer else last]
-    return _resume_texts(remaining, handle), [], []
+        return [_offer(remaining)], steps, [_answer_text(answer, begin="Then ") if answer else last, *ending]
+    return _resume_texts(remaining, handle), [], ending
 
 
 def _resume_texts(remaining: RemainingCalls, handle: Handle) -> list[str]:

@@ -133,5 +133,6 @@ def _line(view: TaskView) -> str:
     pause = ""
     if view.workflow is not None and view.pause is not None:
         step = f" at step {one_line(view.open_step)}" if view.open_step else ""
-        pause = f", {(view.message or '')[:MAX_MESSAGE_CHARS]} ({view.pause['type']}){step}"
+        types = ", ".join(str(pause["type"]) for pause in view.pauses)
+        pause = f", {(view.message or '')[:MAX_MESSAGE_CHARS]} ({types}){step}"
     return f"- {name}: {view.status}{pause}; {dumps_spaced({TASK_ID: view.task_id})}"
