@@ -199,6 +199,7 @@ class ListRun(Struct):
         unapproved_count: How many calls were not made because no person has approved them.
         retries: The calls whose next attempts wait, by element: how often the tool was called, and until when the next
             attempt waits, epoch milliseconds.
+        waits_ms: Until when attempts wait that this run has not made. Another attempt may be due, but not approved.
     """
 
     step: ListStep
@@ -206,6 +207,7 @@ class ListRun(Struct):
     items: Items
     waiting: list[int]
     retries: dict[int, tuple[int, int]] = field(default_factory=dict)
+    waits_ms: list[int] = field(default_factory=list)
     failed: dict[int, Failed] = field(default_factory=dict)
     calls: int = 0
     attempts: int = 0
@@ -216,7 +218,10 @@ class ListRun(Struct):
     def note_stop(self, stop: ApprovalRequired | Waiting | ApprovalDenied) -> None:
         """Note why the call of an element was not made. The list can continue as long as a decision or a time is
         awaited, so it waits for that, and for the earliest time."""
-        self.unapproved_count += not isinstance(stop, Waiting)
+        if isinstance(stop, Waiting):
+            self.waits_ms.append(stop.until_ms)
+        else:
+            self.unapproved_count += 1
         if self.stop is None or _urgency(stop) < _urgency(self.stop):
             self.stop = stop
 
@@ -731,7 +736,7 @@ class OpenRun:
             oversized=tuple(sorted(self.oversized)),
             refused=tuple(sorted(self.refused)),
             blocked=tuple(step for step in blocked if step is not None),
-            retries_ms=tuple(until_ms for run in self.lists.values() for _, until_ms in run.retries.values()),
+            retries_ms=tuple(until_ms for run in self.lists.values() for until_ms in run.waits_ms),
         )
 
 
