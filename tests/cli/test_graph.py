@@ -1,7 +1,6 @@
 """`baton graph`: the chosen workflow, the format and the errors."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 
 from mcp_baton.cli.app import main
 
-ROOT = Path(__file__).parents[2]
 ONE = """\
 from mcp_baton import Argument, Server, ToolStep, Workflow, prompt_arg
 
@@ -77,20 +75,6 @@ def test_a_missing_or_unknown_workflow_is_an_error(
     captured = capsys.readouterr()
     assert complaint in captured.err
     assert captured.out == ""
-
-
-def starter_graph() -> str:
-    """Return the drawing of the starter. A new process is needed, because other tests have loaded its modules."""
-    command = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())"]
-    target = ["graph", "functions/mcp/app.py", "borrow"]
-    process = subprocess.run([*command, *target], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
-    return process.stdout
-
-
-def test_the_documentation_shows_the_graph_of_the_starter() -> None:
-    page = (ROOT / "docs" / "commands.md").read_text()
-
-    assert f"```mermaid\n{starter_graph()}```" in page
 
 
 WAITING = """\
