@@ -111,22 +111,18 @@ def _print_task(
     return EXIT_DONE
 
 
-def _table_of(tasks: Sequence[Mapping[str, Any]]) -> "Group":
+def _table_of(entries: Sequence[Mapping[str, Any]]) -> "Group":
     from mcp_baton.cli.remote.printing import STYLES, TASK_ID_PREFIX_CHARS, age, paused_text, records, status_text
-    from mcp_baton.present.view import pauses_in
+    from mcp_baton.present.view import view_in_list
 
     now_ms = time.time_ns() // 1_000_000
     rows = []
-    for task in tasks:
-        meta = task.get("_meta", {})
-        pause = meta.get("pause_reason")
-        status = status_text(task["status"])
-        if pause and task["status"] == "working":
-            status = status.append(f", {paused_text(task.get('statusMessage'))}", style=STYLES["paused"])
-        position = meta.get("step") or task.get("statusMessage") or ""
-        types = [str(reason["type"]) for reason in pauses_in(meta)]
-        position = f"{position} ({', '.join(types)})" if types else position
-        what = meta.get("workflow") or meta.get("tool") or ""
-        times = [age(task.get(name, ""), now_ms) for name in ("createdAt", "lastUpdatedAt")]
-        rows.append((task["taskId"][:TASK_ID_PREFIX_CHARS], what, status, position, *times))
+    for task in map(view_in_list, entries):
+        status = status_text(task.status)
+        if task.pauses and task.status == "working":
+            status = status.append(f", {paused_text(task.message)}", style=STYLES["paused"])
+        types = ", ".join(str(pause["type"]) for pause in task.pauses)
+        position = (task.open_step or task.message or "") + (f" ({types})" if types else "")
+        ages = age(task.created, now_ms), age(task.updated, now_ms)
+        rows.append((task.task_id[:TASK_ID_PREFIX_CHARS], task.workflow or task.tool or "", status, position, *ages))
     return records(("task", "what", "status", "at", "age", "changed"), rows, right=("age", "changed"))

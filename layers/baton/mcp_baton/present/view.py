@@ -455,6 +455,22 @@ def view_in_result(result: Mapping[str, Any]) -> TaskView:
     )
 
 
+def view_in_list(entry: Mapping[str, Any]) -> TaskView:
+    """Return the task in an entry of `tasks/list`. Of its steps, it has only the first that is not settled."""
+    meta: Mapping[str, Any] = entry.get("_meta", {})
+    return TaskView(
+        task_id=entry["taskId"],
+        status=entry["status"],
+        workflow=meta.get("workflow"),
+        tool=meta.get("tool"),
+        message=entry.get("statusMessage"),
+        created=entry.get("createdAt", ""),
+        updated=entry.get("lastUpdatedAt", ""),
+        steps=(StepView(meta["step"], StepStatus.PENDING.value),) if "step" in meta else (),
+        pauses=pauses_in(meta),
+    )
+
+
 def _is_other(name: str) -> bool:
     """Whether a member of `_meta` is a variable that the list of steps does not show."""
     if name.startswith(ENGINE_PREFIX):
