@@ -7,7 +7,7 @@ import pytest
 from mcp_baton.exceptions import Conflict, StoreUnavailable, ValueLost, ValueNotKept
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.lists import ListRecord, numbers_in, ranges_text, record_in
+from mcp_baton.tasks.dynamodb.lists import ListRecord, numbers_in, numbers_text, record_in
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch, ListResult, ListWrite
 from mcp_baton.tasks.values import elements_digest, list_in
@@ -169,4 +169,4 @@ def test_chunks_outlive_an_extended_task(
 
 @pytest.mark.parametrize("numbers", [[], [0], [0, 1, 2], [0, 2, 3, 9], list(range(1_000))])
 def test_ranges_are_read_back(numbers: list[int]) -> None:
-    assert numbers_in(ranges_text(numbers)) == numbers
+    assert numbers_in(numbers_text(numbers)) == numbers

@@ -39,6 +39,13 @@ def from_text(text: str) -> str:
     return str(json.loads(text)) if text.startswith(QUOTE_MARK) else text
 
 
+def within_bytes(text: str, limit: int) -> str:
+    """A text that takes at most so many bytes as it is stored. An ellipsis replaces the rest."""
+    while len(to_text(text).encode()) > limit:
+        text = text[: len(text) * 3 // 4] + "…"
+    return text
+
+
 MAX_VALUE_BYTES: Final = 6_000_000
 """The longest JSON text that is read back, bytes. A request's body has the same limit."""
 

@@ -416,7 +416,7 @@ class Client(Controls):
             return workflow
         progress = cast("dict[str, Any]", self.task(task_id).variables[PROGRESS])
         workflows = self.stage.server.workflows.values()
-        return next(item.name for item in workflows if progress["goal"] == f"{item.name}: {item.description}")
+        return next(item.name for item in workflows if progress["goal"].startswith(f"{item.name}: "))
 
     def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
         """Call a tool. With a task, or a step of it (`01m8…/refund`), the call is a continuation."""

@@ -10,6 +10,7 @@ from typing import Final, cast
 from mcp_baton.definition_lines import note_definition
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
+from mcp_baton.tasks.texts import within_bytes
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.question import Question
@@ -18,6 +19,9 @@ from mcp_baton.workflow.steps.wait import Wait
 
 NEW_TASK: Final = "new"
 """The task id with which a call of a workflow's tool always starts a new task (docs/workflows.md, Repeated calls)."""
+
+MAX_GOAL_BYTES: Final = 500
+"""The longest name and description of a workflow that its tasks have. Each write is charged for it."""
 
 TASK_ACTION: Final = "task_action"
 """The argument of a workflow's tool that selects another action than running it (docs/console.md)."""
@@ -162,7 +166,7 @@ class Workflow:
     def progress(self, statuses: Sequence[StepStatus]) -> Progress:
         """The value of `_workflow.progress` for these statuses, in the order of the steps."""
         return {
-            "goal": f"{self.name}: {self.description}",
+            "goal": within_bytes(f"{self.name}: {self.description}", MAX_GOAL_BYTES),
             "steps": [
                 cast("StepProgress", {"name": step.name, **step.label, "status": status.value})
                 for step, status in zip(self.steps, statuses, strict=True)

@@ -7,11 +7,11 @@ One class is one reason: its members, and what lets the workflow continue. `Paus
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Self, get_args
+from typing import Any, ClassVar, Final, Self, cast, get_args
 
 from msgspec import Struct, ValidationError, convert, field, structs, to_builtins
 
-from mcp_baton.protocol.json import JsonObject, json_size
+from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import paused_step
 from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS, Failed, Failure, InvalidField
@@ -24,12 +24,15 @@ MAX_REASON_FIELD_CHARS: Final = 500
 """Characters of a text in a list of a stored reason."""
 
 MAX_REASONS_BYTES: Final = 4_096
-MAX_STOP_BYTES: Final = 128
-"""Several stored reasons share so many bytes, and so many more for each of them. A step that has stopped has no stored
+MAX_STOP_BYTES: Final = 200
+"""Stored reasons share so many bytes, and so many more for each of them. A step that has stopped has no stored
 result and call, for which the head has room."""
 
 SHARED_TEXTS: Final = (1_000, 250, 60)
-"""Characters of a text in several reasons: the first length with which they fit."""
+"""Characters of a text in reasons that are too long: the first length with which they fit."""
+
+MAX_SHARED_FIELDS: Final = 5
+"""Members of a list in reasons that are too long."""
 
 FREE_TEXTS: Final = frozenset({"error", "problem", "message", "reason", "question", "condition", "resource"})
 """The members that are texts for people. The others are names and times."""
@@ -375,16 +378,17 @@ def parse_pauses(stored: Iterable[JsonObject]) -> tuple[PauseReason, ...]:
 
 
 def stored_pauses(reasons: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
-    """The reasons as they are stored. Several ones share a bound: their texts are cut, and the last ones are left out
-    if that is not enough."""
-    if len(reasons) < 2:
-        return tuple(reasons)
-    bound = MAX_REASONS_BYTES + MAX_STOP_BYTES * len(reasons)
+    """The reasons as they are stored. They share a bound: their texts are cut, then their lists, and the last ones are
+    left out if that is not enough."""
+    steps = sum(len(cast("list[Json]", reason.get("questions", ()))) or 1 for reason in reasons)
+    bound = MAX_REASONS_BYTES + MAX_STOP_BYTES * steps
     fitting = list(reasons)
     for limit in SHARED_TEXTS:
         if json_size(fitting) > bound:
             fitting = [_cut_texts(reason, limit) for reason in reasons]
-    while json_size(fitting) > bound:
+    if json_size(fitting) > bound:
+        fitting = [{name: _without_details(name, value) for name, value in reason.items()} for reason in fitting]
+    while len(fitting) > 1 and json_size(fitting) > bound:
         fitting.pop()
     return tuple(fitting)
 
@@ -451,6 +455,15 @@ def _cut_texts(value: Any, limit: int) -> Any:
             for name, member in value.items()
         }
     return [_cut_texts(member, limit) for member in value] if isinstance(value, list) else value
+
+
+def _without_details(name: str, value: Json) -> Json:
+    """A member of a reason with the first items of a list; for questions, without the schemas of the answers."""
+    if not isinstance(value, list):
+        return value
+    if name == "questions":
+        return [{**question, "schema": {}} for question in value if isinstance(question, Mapping)]
+    return [_cut(item, SHARED_TEXTS[-1]) for item in value[:MAX_SHARED_FIELDS]]
 
 
 def _cut(value: Any, limit: int) -> Any:

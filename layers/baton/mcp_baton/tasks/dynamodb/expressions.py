@@ -24,13 +24,13 @@ from mcp_baton.tasks.dynamodb.items import (
     outbox_entry,
 )
 from mcp_baton.tasks.record import LIVE, Claim, TaskStatus, timestamp
-from mcp_baton.tasks.texts import to_text
+from mcp_baton.tasks.texts import to_text, within_bytes
 
 BASE36_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 MAX_EXPRESSION_BYTES = 4096
 LIVE_STATUSES = sorted(LIVE)
 
-MAX_STATUS_MESSAGE_CHARS = 1_000
+MAX_STATUS_MESSAGE_CHARS, MAX_STATUS_MESSAGE_BYTES = 1_000, 1_500
 """The longest status message that is stored. Every later write of the task is charged for it."""
 
 TOKEN_SETS = tuple(f"w{number}" for number in range(29))
@@ -247,4 +247,5 @@ def set_message(update: Update, message: str) -> None:
 
 
 def shortened(message: str) -> str:
-    return message if len(message) <= MAX_STATUS_MESSAGE_CHARS else message[: MAX_STATUS_MESSAGE_CHARS - 1] + "…"
+    is_long = len(message) > MAX_STATUS_MESSAGE_CHARS
+    return within_bytes(message[: MAX_STATUS_MESSAGE_CHARS - 1] + "…" if is_long else message, MAX_STATUS_MESSAGE_BYTES)

@@ -11,9 +11,12 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_
 from mcp_baton.tasks.dynamodb.values import Reader, Variables, no_reader
 from mcp_baton.tasks.ids import TASK_ID_ALPHABET
 from mcp_baton.tasks.record import (
+    CALL_PREFIX,
     FIRST_DISPATCH_MS,
+    ITEMS_PREFIX,
     PAUSE_REASONS,
     PROGRESS,
+    RESULT_PREFIX,
     Claim,
     Job,
     JobSpec,
@@ -65,14 +68,23 @@ MARGIN_S = 43_200
 
 NO_PROGRESS: Attribute = {"M": {"steps": {"L": []}}}
 
-STEP_BYTES, NAMES_OF_STEP = 150, 5
+STEP_BYTES, NAMES_OF_STEP = 180, 5
 """What a step adds to the bound of a head: bytes, and how often its name."""
+
+VARIABLE_BYTES, LIST_BYTES = 110, 450
+"""What any other variable adds besides its name, and what an unfinished list does, bytes."""
+
+OF_STEPS = (RESULT_PREFIX, CALL_PREFIX)
+"""The prefixes of the variables that `STEP_BYTES` and `NAMES_OF_STEP` count."""
 
 type Path = tuple[str, ...]
 """The place of a value in a head."""
 
 LARGE_ATTRIBUTES = ("arguments", "result", TIMINGS)
 """The attributes besides the variables that can be large."""
+
+WORK = "work"
+"""The attribute of a job with its call. It has what the client has sent: capabilities, and earlier answers."""
 
 ASKED, ANSWERED = "asked", "answers"
 """The attributes of a job with its questions, and with their answers, by key."""
@@ -166,13 +178,19 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
 
 
 def head_bytes(head: Item, base: int) -> int:
-    """The bound of a head, bytes: a base, and for each step 150 bytes and five times its name.
+    """The bound of a head, bytes: a base, for each step 180 bytes and five times its name, and for each other variable
+    its name and a pointer.
 
     Outside are a step's result and call; inside stay its status, two pointers, its timing and its names.
     """
-    steps = members(head, "variables").get(PROGRESS, NO_PROGRESS)["M"]["steps"]["L"]
+    variables = members(head, "variables")
+    steps = variables.get(PROGRESS, NO_PROGRESS)["M"]["steps"]["L"]
     names = sum(len(step["M"]["name"]["S"].encode()) for step in steps)
-    return base + STEP_BYTES * len(steps) + NAMES_OF_STEP * names
+    bound = base + STEP_BYTES * len(steps) + NAMES_OF_STEP * names
+    for name in variables:
+        if name not in ALWAYS_IN_ITEM and not name.startswith(OF_STEPS):
+            bound += len(name.encode()) + (LIST_BYTES if name.startswith(ITEMS_PREFIX) else VARIABLE_BYTES)
+    return bound
 
 
 def value_at(head: Item, path: Path) -> Attribute:
@@ -299,7 +317,7 @@ def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
     fields |= {name: value for name in RARE_JOB_MEMBERS if (value := getattr(work, name))}
     return {
         TOOL: {"S": to_text(work.tool)},
-        "work": encode_json("the job's work", fields, compress_over),
+        WORK: encode_json("the job's work", fields, compress_over),
         "due": {"N": str(now_ms + FIRST_DISPATCH_MS)},
         "dispatches": {"N": "1"},
         "allowed": {"N": str(work.attempts)},
@@ -311,9 +329,9 @@ def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
 def job_in(item: Item, reader: Callable[[], Reader]) -> Job:
     """The job in an item. In the part that a list reads, only the name of its tool."""
     tool = from_text(item[TOOL]["S"])
-    if "work" not in item:
+    if WORK not in item:
         return Job(JobSpec(tool, request_id=""), due_ms=0, dispatches=0, allowed=0)
-    work = cast("dict[str, Any]", decode(item["work"]))
+    work = cast("dict[str, Any]", Variables({WORK: item[WORK]}, reader)[WORK])
     fields = {name: work[name] for name in (*JOB_MEMBERS, *RARE_JOB_MEMBERS) if name in work}
     return Job(
         JobSpec(tool=tool, scopes=tuple(work["scopes"]), **fields),

@@ -90,8 +90,8 @@ class ListRecord(Struct, frozen=True):
             "id": self.id,
             "total": self.total,
             "of": self.digest,
-            "done": ranges_text(self.done),
-            "chunks": ranges_text(self.chunks),
+            "done": numbers_text(self.done),
+            "chunks": numbers_text(self.chunks),
             "bytes": [self.chunk_texts, self.stored],
             "results": {str(index): result for index, result in sorted(self.inline.items())},
         }
@@ -137,10 +137,16 @@ def chunk_in(text: str) -> dict[int, Json]:
     return {int(index): result for index, result in cast("dict[str, Json]", loads(text)).items()}
 
 
-def ranges_text(numbers: Iterable[int]) -> str:
-    """Numbers as ranges, `0-57,59`."""
+def numbers_text(numbers: Iterable[int]) -> str:
+    """Numbers as ranges, `0-57,59`, or as bits in hexadecimal, `xfa`, if that is shorter."""
+    numbers = sorted(numbers)
+    bits = f"x{sum(1 << number for number in numbers):x}"
+    return min(_ranges_text(numbers), bits, key=len)
+
+
+def _ranges_text(numbers: Iterable[int]) -> str:
     ranges: list[list[int]] = []
-    for number in sorted(numbers):
+    for number in numbers:
         if ranges and ranges[-1][1] == number - 1:
             ranges[-1][1] = number
         else:
@@ -149,7 +155,10 @@ def ranges_text(numbers: Iterable[int]) -> str:
 
 
 def numbers_in(text: str) -> list[int]:
-    """The numbers in a text of `ranges_text`."""
+    """The numbers in a text of `numbers_text`."""
+    if text.startswith("x"):
+        bits = int(text[1:], 16)
+        return [number for number in range(bits.bit_length()) if bits >> number & 1]
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

@@ -38,6 +38,7 @@ from mcp_baton.tasks.dynamodb.items import (
     NO_PROGRESS,
     TIMINGS,
     WAKES,
+    WORK,
     Limits,
     Path,
     head_bytes,
@@ -510,6 +511,8 @@ def exceeds_limits(value: Attribute) -> bool:
 def values_in(item: Item) -> dict[Path, Attribute]:
     """The values in a head that may leave it."""
     values: dict[Path, Attribute] = {(name,): item[name] for name in ("arguments", "result") if name in item}
+    if WORK in item and is_large(item[WORK]):  # a worker reads it with each event, so it stays if it is small
+        values[WORK,] = item[WORK]
     maps = {(name, key): value for name in LARGE_MAPS for key, value in members(item, name).items()}
     return values | {path: value for path, value in maps.items() if path[1] not in ALWAYS_IN_ITEM}
 
