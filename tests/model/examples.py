@@ -288,7 +288,7 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "an element whose attempt is due, and whose approval has expired, wakes its call again and again",
-        "No worker runs until then (docs/background.md, Waiting for a callback or a time).",
+        "No worker runs meanwhile (docs/background.md, Waiting for a callback or a time).",
         Plan(
             [Line("s0", tool="t0", arguments={"x": ("item", None)}, each=("constant", [3]), retry=Retry(2, 3600.0))],
             {"t0": Tool("t0", Approval(expires_s=3600.0), fails=1)},

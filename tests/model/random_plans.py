@@ -191,17 +191,19 @@ def without_ambiguity(plan: Plan) -> None:
 
 
 def without_races(plan: Plan) -> None:
-    """Make sure that no call at the same time or later sets a task variable that a step uses."""
+    """Make sure that no call at the same time or later sets a task variable that a step uses, and that not several
+    calls at the same time have set it."""
+    racing = {line.tool for line in plan.lines if line.each is not None and line.parallel > 1}
     for index, line in enumerate(plan.lines):
         tools = [other.tool for other in plan.lines if other.kind == "tool"]
         later = {other.tool for other in plan.lines[index:] if other.kind == "tool"}
         later |= {tool for tool in tools if tools.count(tool) > 1}
-        names = {tool.sets for tool in plan.tools.values() if tool.name in later}
-        if plan.parallel > 1 or line.parallel > 1:
-            for name, source in line.arguments.items():
-                variable = source[1] if source[0] == "default" else source
-                if variable[0] == "variable" and variable[1] in names:
-                    line.arguments[name] = ("constant", 4)
+        unsure = racing | (later if plan.parallel > 1 or line.parallel > 1 else set())
+        names = {tool.sets for tool in plan.tools.values() if tool.name in unsure}
+        for name, source in line.arguments.items():
+            variable = source[1] if source[0] == "default" else source
+            if variable[0] == "variable" and variable[1] in names:
+                line.arguments[name] = ("constant", 4)
 
 
 def random_world(rng: Random, plan: Plan, seed: int) -> World:
