@@ -9,7 +9,6 @@ from typing import Any, Concatenate, Self, cast
 from mcp_baton.approvals.record import ApprovalStore, approvals_of
 from mcp_baton.features import AllFeatures
 from mcp_baton.protocol import jsonrpc
-from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import Json, JsonObject
@@ -155,7 +154,6 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
         "exchange": exchange,
         "message": jsonrpc.RequestMessage(1, method, params),
         "headers": {},
-        "budget": Budget(),
         "began_s": services.clock(),
     }
     return Request(**{**attributes, **changes})

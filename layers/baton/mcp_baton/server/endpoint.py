@@ -3,8 +3,6 @@
 import logging
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol import jsonrpc
-from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, Envelope, Era, classify
 from mcp_baton.protocol.http import APPROVAL_LINKS_PATH, CALLBACKS_PATH, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
@@ -14,6 +12,7 @@ from mcp_baton.protocol.jsonrpc import (
     Malformed,
     Message,
     Notification,
+    RequestMessage,
     Response,
     error_message,
     parse_body,
@@ -101,28 +100,36 @@ class Endpoint:
         return sweep(self._services, exchange)
 
     def _answer(self, message: Message, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-        if isinstance(message, Malformed):
-            return json_response(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
-        if isinstance(message, Response):
-            from mcp_baton.questions.deliver_answer import deliver_answer
+        match message:
+            case Malformed(message_id, error):
+                return json_response(HTTP_STATUS[error.code], error_message(message_id, error))
+            case Response():  # to a question of a request that still runs, perhaps in another process
+                from mcp_baton.questions.deliver_answer import deliver_answer
 
-            server, store = self._services.for_caller(request.claims, exchange)
-            return deliver_answer(store, request.owner, message, server.hides, self._dispatch)
+                server, store = self._services.for_caller(request.claims, exchange)
+                return deliver_answer(store, request.owner, message, server.hides, self._dispatch)
         try:
             envelope = classify(message, request.headers)
         except ProtocolError as error:
-            message_id = message.id if isinstance(message, jsonrpc.RequestMessage) else None
+            message_id = message.id if isinstance(message, RequestMessage) else None
             return json_response(HTTP_STATUS[error.code], error_message(message_id, error))
         if isinstance(message, Notification):
-            return HttpResponse(202)
+            return HttpResponse(202)  # `initialized`, for example: without a session there is nothing to note
+        return self._serve(self._request(message, envelope, request, exchange))
+
+    def _request(
+        self, message: RequestMessage, envelope: Envelope, request: HttpRequest, exchange: Exchange
+    ) -> Request:
+        """Make the MCP request of an HTTP request."""
         wants_messages = envelope.progress_token is not None or envelope.log_level is not None
-        takes_stream = request.accepts("text/event-stream")
-        streams = (wants_messages or message.method == "subscriptions/listen") and takes_stream
-        may_stream = envelope.era is Era.HANDSHAKE and takes_stream
-        takes_json = request.accepts("application/json")
-        exchange.choose_form(streams=streams, may_stream=may_stream, takes_stream=takes_stream, takes_json=takes_json)
+        exchange.choose_form(
+            streams=wants_messages or message.method == "subscriptions/listen",
+            may_stream=envelope.era is Era.HANDSHAKE,
+            takes_stream=request.accepts("text/event-stream"),
+            takes_json=request.accepts("application/json"),
+        )
         server, store = self._services.for_caller(request.claims, exchange)
-        mcp_request = Request(
+        return Request(
             services=self._services,
             server=server,
             store=store,
@@ -132,12 +139,10 @@ class Endpoint:
             exchange=exchange,
             message=message,
             headers=request.headers,
-            budget=Budget(),
             began_s=self._services.clock(),
             base_url=self._services.settings.base_url or request.base_url,
             arrived_ms=request.arrived_ms,
         )
-        return self._serve(mcp_request)
 
     def _dispatch(self, task: TaskRecord) -> bool:
         from mcp_baton.workflow.dispatching import dispatch

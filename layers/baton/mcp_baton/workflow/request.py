@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
+from msgspec import field
+
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
@@ -27,8 +29,8 @@ class Request(Execution, frozen=True, kw_only=True):
 
     message: jsonrpc.RequestMessage
     headers: Mapping[str, str]
-    budget: Budget
     began_s: float
+    budget: Budget = field(default_factory=Budget)
     arrived_ms: int | None = None
 
     @property
