@@ -13,6 +13,8 @@ from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import (
+    ApprovalDenied,
+    ApprovalRequired,
     DeadlineExceeded,
     Interrupted,
     PauseReason,
@@ -20,8 +22,9 @@ from mcp_baton.workflow.pause import (
     StepFailed,
     UnresolvableParams,
     UnresolvedDependency,
+    Waiting,
 )
-from mcp_baton.workflow.remaining import RemainingCalls
+from mcp_baton.workflow.remaining import Handle, RemainingCalls
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
 from mcp_baton.workflow.steps.step import Step
@@ -289,3 +292,47 @@ def test_a_variable_that_a_tool_has_set_is_shown() -> None:
     step = ToolStep("next", tool="do", arguments={"a": task_variable("seen", "x")})
 
     assert '{"a": 5}' in text([step], "p", LATE, variables={"seen": {"x": 5}})
+
+
+FLOW = Workflow(
+    name="flow",
+    description="d",
+    parallel=4,
+    steps=[ToolStep("pay", tool="pay"), ToolStep("send", tool="send"), ToolStep("log", tool="log")],
+)
+SOON = "2030-01-01T00:00:00.000Z"
+DECIDED = ApprovalRequired(step="pay", approval_id="a", audience="people", message="Pay?", expires_at=SOON)
+DENIED = ApprovalDenied(step="pay", approval_id="a", audience="people", message="Pay?", expires_at=SOON, reason="no")
+WAITS, OVER = Waiting("send", "callback", SOON, ""), Waiting("send", "time", SOON, "", over=True)
+FAILS, RETRIES = StepFailed("log", "no", False, "log"), StepFailed("log", "no", True, "log")
+MASKED = StepFailed("log", "internal error", False, "log", error_id="e1")
+NOW, END = "Call flow with ", "To end the task, call flow with "
+SETS: dict[str, tuple[tuple[PauseReason, ...], list[str]]] = {
+    "two waits": ((DECIDED, WAITS), ["After the decision, or after the callback, call flow", "To check, "]),
+    "a wait that is over": ((DECIDED, OVER), [NOW]),
+    "a retryable failure and a wait": ((WAITS, RETRIES), [NOW]),
+    "a call of the model and a wait": ((WAITS, FAILS), ["1. Call log", "Then call flow"]),
+    "an error for the operator": (
+        (DECIDED, MASKED),
+        ["After the decision, or when the cause is corrected, "],
+        ["flow"],
+    ),
+    "a denial and a wait": ((DENIED, WAITS), ["After the callback, call flow", END]),
+    "a denial and a failure": ((DENIED, FAILS), ["1. Call log", "Then call flow", END]),
+    "only a denial": ((DENIED,), [END]),
+}
+
+
+@pytest.mark.parametrize(("pauses", "texts"), SETS.values(), ids=SETS)
+def test_the_handoff_and_next_follow_all_stopped_steps(pauses: tuple[PauseReason, ...], texts: list[str]) -> None:
+    known = Known(FLOW, {}, {}, dict.fromkeys(("pay", "send", "log"), StepStatus.PENDING), {}, {})
+    handle = Handle("t-1", FLOW)
+    remaining = RemainingCalls(known, ScriptedHost(), pauses, handle, handle)
+
+    reported = handoff(remaining)
+
+    assert reported.startswith("\n\n".join(what_happened(pauses)))
+    assert [text in reported for text in texts] == [True] * len(texts)
+    assert (END in reported) is (DENIED in pauses)
+    assert [entry["tool"] for entry in remaining.entries(with_failed=False)] == ["flow"]
+    assert [entry["tool"] for entry in remaining.entries()] == [*(["log"] if FAILS in pauses else []), "flow"]

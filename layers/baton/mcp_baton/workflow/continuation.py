@@ -161,8 +161,9 @@ def _keeps(plan: Plan, match: MatchedStep, call: ContinuationCall) -> bool:
 
 def attempts_for(plan: Plan, tool: str) -> int:
     """How often a continuation tries to write. Other writers change each step of its tool at most twice, and the pause
-    reason. The call of an element loses each race with another call of the task."""
-    names = [step["name"] for step in plan.steps if step.get("tool") == tool]
+    reasons: with parallel steps, those of each step. The call of an element loses each race with another call of the
+    task."""
+    names = [step["name"] for step in plan.steps if plan.is_parallel or step.get("tool") == tool]
     lists = [plan.items_of(name) for name in names if plan.has_list(name)]
     return 2 * len(names) + 8 + sum(len(items.elements) for items in lists if items)
 
