@@ -312,11 +312,7 @@ SETS: dict[str, tuple[tuple[PauseReason, ...], list[str]]] = {
     "a wait that is over": ((DECIDED, OVER), [NOW]),
     "a retryable failure and a wait": ((WAITS, RETRIES), [NOW]),
     "a call of the model and a wait": ((WAITS, FAILS), ["1. Call log", "Then call flow"]),
-    "an error for the operator": (
-        (DECIDED, MASKED),
-        ["After the decision, or when the cause is corrected, "],
-        ["flow"],
-    ),
+    "an error for the operator": ((DECIDED, MASKED), ["After the decision, or when the cause is corrected, "]),
     "a denial and a wait": ((DENIED, WAITS), ["After the callback, call flow", END]),
     "a denial and a failure": ((DENIED, FAILS), ["1. Call log", "Then call flow", END]),
     "only a denial": ((DENIED,), [END]),
