@@ -77,7 +77,7 @@ def asking_server(runs: list[str]) -> Server:
 
     @server.tool(task="optional")
     def long_question(ctx: Context) -> str:
-        return ctx.elicit(os.urandom(300_000).hex(), FORM, key="why").action
+        return ctx.elicit(os.urandom(2_000_000).hex(), FORM, key="why").action
 
     return server
 
