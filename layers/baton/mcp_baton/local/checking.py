@@ -69,9 +69,9 @@ def check_target(target: str, environment: Mapping[str, str]) -> CheckResult:
     try:
         server = load(target, Server, lines)
     except LoadError as error:
-        if error.mistake is None and location.name not in sys.modules:
+        if error.mistake is None:
             raise
-        return CheckResult(True, (error.mistake or Mistake.of(str(error).replace(": ", "; ", 1)),))
+        return CheckResult(True, (error.mistake,))
     errors = list(_server_errors(server, lines))
     faulty = {name for name in server.workflows if any(f"workflow {name!r}" in error.problem for error in errors)}
     refused = bool(errors)

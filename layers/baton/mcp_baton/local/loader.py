@@ -162,10 +162,12 @@ def _object[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]
         return objects[attribute]
     if attribute is None and len({id(value) for value in objects.values()}) == 1:
         return next(iter(objects.values()))
-    candidate = closest(attribute, objects) if attribute else None
-    problem = f"{label} has no {kind.__name__} {attribute!r}. " if attribute else ""
-    problem = f"{problem.removesuffix('. ')}; did you mean {candidate!r}? " if candidate else problem
+    kind_name, candidate = kind.__name__, closest(attribute, objects) if attribute else None
+    problem = f"{label} holds no {kind_name}" if attribute is None else f"{label} has no {kind_name} {attribute!r}"
+    if candidate:
+        raise LoadError(Mistake(problem, f"did you mean {candidate!r}?"))
     if not objects:
-        raise LoadError(f"{problem}{label} holds no {kind.__name__}: make one at the top level of the file")
+        raise LoadError(Mistake(problem, "make one at the top level of the file"))
     target = location.name if location.path is None else location.path
-    raise LoadError(f"{problem}{label} holds {', '.join(objects)}: choose one, as in {target}:{next(iter(objects))}")
+    problem = problem if attribute else f"{label} holds {', '.join(objects)}"
+    raise LoadError(Mistake(problem, f"choose one of {', '.join(objects)}, as in {target}:{next(iter(objects))}"))
