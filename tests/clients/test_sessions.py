@@ -119,7 +119,8 @@ def test_the_client_finishes_a_paused_workflow_with_tool_calls_only(session: Ses
     task_id = start["structuredContent"]["task_id"]
     assert start["structuredContent"]["message"] == start["content"][0]["text"]
     [call] = [line for line in start["content"][0]["text"].splitlines() if line.startswith("1. Call refund with")]
-    assert json.loads(call.partition(" with ")[2]) == {"order_id": "A-17", "amount": 240.0, "task_id": task_id}
+    arguments = {"order_id": "A-17", "amount": 240.0, "task_id": f"{task_id}/refund"}
+    assert json.loads(call.partition(" with ")[2]) == arguments
     instruction = f'All 2 steps are done. Call refund_order with {{"task_id": "{task_id}"}} to finish.'
     assert [block["text"] for block in refund["content"]] == ["Refunded EUR 240.00 of A-17", instruction]
     assert refund["structuredContent"] == {"result": "Refunded EUR 240.00 of A-17", "baton_next": instruction}

@@ -178,13 +178,6 @@ def without_ambiguity(plan: Plan) -> None:
         sources = [line.arguments.get("x") for line in lines]
         if any(source is None or source[0] in ("argument", "variable") for source in sources):
             tool.only_in = False
-        if len(lines) > 1:
-            for line in lines:
-                line.approval = None
-            for line in lines:
-                line.arguments.setdefault("x", ("constant", 7))
-                if line.arguments["x"] == ("secret",):
-                    line.arguments["x"] = ("constant", 7)
         for line in lines:
             if line.each is not None and (tool.approval or line.approval):
                 line.arguments["x"] = ("item", None)

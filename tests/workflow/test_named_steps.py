@@ -470,6 +470,22 @@ def test_a_named_call_with_a_secret_is_recorded_without_it() -> None:
         assert len(set(post.keys)) == 3
 
 
+@pytest.mark.parametrize("name", ["first", "second", "third", "nothing", ""])
+def test_a_secret_that_is_given_to_another_step_is_neither_stored_nor_shown(name: str) -> None:
+    pin, missing_to = prompt_arg("pin"), step_output("fetch", "missing")
+    approval = Approval("people", message="Mail {to}?", when=lambda to, **_: to == "joe")
+    secret = ToolStep("second", tool="mail", arguments={"to": missing_to, "pin": pin}, approval=approval)
+    skipped = ToolStep("third", tool="mail", arguments={"to": missing_to}, when=step_output("fetch", "total") > 100)
+    post = Post([FETCH, missing("first", approval=approval), secret, skipped])
+    with connect(post.server, owner="kim") as client:
+        task = Task(client, client.call_workflow("write", {"pin": "4711-secret"}).task_id)
+        post.broken.add("eve")
+        for to in ("eve", "ann", "joe"):
+            task.mail(to, name, pin="4711-secret")
+        assert "4711-secret" not in repr(task.variables)
+        assert "4711-secret" not in repr(client.as_owner("ada", scopes=["people"]).approvals())
+
+
 @pytest.mark.parametrize("parallel", [1, 4])
 def test_calls_name_parallel_steps_in_any_order(parallel: int) -> None:
     post = Post([FETCH, missing("first"), missing("second"), mail("last")], parallel=parallel)

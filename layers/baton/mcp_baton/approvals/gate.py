@@ -228,10 +228,9 @@ def _task_ends_ms(execution: Execution, call: ToolCall) -> int:
 
 def _without_secrets(tool: Tool, arguments: JsonObject, bound: Mapping[str, Any], call: ToolCall) -> dict[str, Json]:
     """Return the arguments without the secrets of the workflow and those of the parameters' types."""
-    secret_names = frozenset[str]()
-    for step in (call.step, call.other):
-        if call.workflow is not None and step is not None:
-            secret_names |= hidden_in(arguments, step.arguments, call.workflow.secrets)
+    secret_names = call.hidden
+    if call.workflow is not None and call.step is not None:
+        secret_names |= hidden_in(arguments, call.step.arguments, call.workflow.secrets)
     visible: dict[str, Json] = {}
     converted = {parameter.published_name: bound.get(parameter.name) for parameter in tool.signature.parameters}
     for name, value in arguments.items():

@@ -59,7 +59,8 @@ class ToolCall(Struct, frozen=True):
         secrets: The secrets of the run, which people must not see.
         number: The number of the attempt within its step, from 1.
         key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
-        other: A step with the same tool for which the call may be meant: its approval counts, and its secrets.
+        other_approval: The approval of another step with the same tool, for which the call may be meant.
+        hidden: The arguments that people must not see, of a call of a client.
     """
 
     workflow: CalledWorkflow | None = None
@@ -73,12 +74,13 @@ class ToolCall(Struct, frozen=True):
     secrets: Secrets = NO_SECRETS
     number: int = 1
     key: Key | None = None
-    other: CalledStep | None = None
+    other_approval: Approval | None = None
+    hidden: frozenset[str] = frozenset()
 
     @property
     def approval(self) -> Approval | None:
         """The approval that the step adds to its tool, or that the call would avoid."""
-        return next((step.approval for step in (self.step, self.other) if step and step.approval), None)
+        return (self.step.approval if self.step else None) or self.other_approval
 
     def allows(self, only_in: Collection[str]) -> bool:
         """Whether a tool that runs only in these workflows may run here."""

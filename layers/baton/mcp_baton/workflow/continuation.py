@@ -181,9 +181,10 @@ def continuation_batch(
     Without a step, the call is recorded as an extra call. So is a call of a skipped step, and a failure of a completed
     step: it never replaces a result.
     """
-    if match is not None and isinstance(outcome, Failed):
+    if isinstance(outcome, Failed):
         # The error may quote the call's arguments.
-        outcome = replace(outcome, error=plan.without_secrets(match.name, call.arguments, outcome.error))
+        name = match.name if match else None
+        outcome = replace(outcome, error=plan.without_secrets(name, call.tool, call.arguments, outcome.error))
     if match is not None and plan.is_skipped(match.step):
         match = None
     if match is not None and match.item is not None:
@@ -314,7 +315,7 @@ def _step_write(
     status = StepStatus(step["status"])
     if status is StepStatus.COMPLETED and isinstance(outcome, Failed):
         return None
-    arguments = stored_call(call.arguments, plan.hidden(step["name"], call.arguments))
+    arguments = stored_call(call.arguments, plan.hidden(step["name"], call.tool, call.arguments))
     return StepWrite(index, step["name"], status, status_of(outcome), stored_result(outcome), arguments, timing)
 
 
@@ -325,5 +326,5 @@ def _pauses_after(
         return plan.pauses_with(write.name, None)
     step = plan.workflow.step(write.name) if plan.workflow else None
     # The key is a digest, from which a short secret could be guessed.
-    key = None if plan.hidden(write.name, call.arguments) else call.key
+    key = None if plan.hidden(write.name, call.tool, call.arguments) else call.key
     return plan.pauses_with(write.name, pause_after(outcome, step, write.name, call.tool, key=key))

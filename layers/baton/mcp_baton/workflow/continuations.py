@@ -231,7 +231,7 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, named: StepId) 
     identity = earlier_identity or _identity(tool, replacement, task_id, match)
     tool_call = ToolCall(key=identity.key)
     if isinstance(target, Plan):
-        tool_call = tool_call_of(target, tool, match, identity)
+        tool_call = tool_call_of(target, tool, call.arguments, match, identity)
     if rounds:
         rounds.identity = replace(identity, by=tool_call.by or None)
     variables = TaskVariables(target.task.variables if isinstance(target, Plan) else {})
@@ -253,25 +253,27 @@ def _oversized_secret(plan: Plan | None, tool: Tool, arguments: JsonObject) -> s
     return None
 
 
-def tool_call_of(plan: Plan, tool: Tool, match: MatchedStep | None, identity: Identity) -> ToolCall:
+def tool_call_of(
+    plan: Plan, tool: Tool, arguments: JsonObject, match: MatchedStep | None, identity: Identity
+) -> ToolCall:
     """Return which call of its task this is. Only guards need the step."""
     workflow = plan.workflow
     tool_call = ToolCall(workflow, task=plan.task, key=identity.key)
     if not tool.only_in and not _may_need_approval(plan, tool):
         return tool_call
-    tool_call = replace(tool_call, by=f"call:{new_token()}", before=identity.by)
+    hidden = plan.hidden(match.name if match else None, tool.name, arguments)
+    tool_call = replace(tool_call, by=f"call:{new_token()}", before=identity.by, hidden=hidden)
     step = workflow.step(match.name) if workflow and match else None
     if workflow and not (match and match.is_certain) and not (step and step.approval):
         # The call may be meant for another step, whose approval it must not avoid.
-        users = [user for user in workflow.steps if user.tool == tool.name]
-        users.sort(key=lambda user: user.approval is None)
-        tool_call = replace(tool_call, other=next((user for user in users if user.approval or match is None), None))
+        approvals = (user.approval for user in workflow.steps if user.tool == tool.name)
+        tool_call = replace(tool_call, other_approval=next(filter(None, approvals), None))
     if workflow is None or match is None:
         return tool_call
     return replace(
         tool_call,
         step=step,
-        name=None if tool_call.other else match.call_name,
+        name=None if tool_call.other_approval else match.call_name,
         is_turn=bool(tool.only_in) and is_turn(plan, match),
         is_item=match.item is not None,
     )

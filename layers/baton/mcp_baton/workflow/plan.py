@@ -296,6 +296,8 @@ class Plan:
         step = self._step(name)
         if step is None or self.known is None or not self._may_repeat:
             return ()
+        if self.hidden(name, step.tool or "", call):
+            return (Repeat(name, None),)
         return (repeat(step, call, self.known, self.task.task_id, self._canonical),)
 
     def is_skipped(self, step: StepProgress) -> bool:
@@ -320,20 +322,37 @@ class Plan:
         """Whether an earlier run ended before it recorded what it did. Otherwise another run has the task."""
         return self.task.claim is not None and self.task.claim.interrupted
 
-    def hidden(self, name: str, call: JsonObject) -> frozenset[str]:
-        """The arguments of a call of this step that must not be stored."""
-        step = self._step(name)
-        if self.workflow is not None and step is not None:
-            return hidden_in(call, step.arguments, self.workflow.secrets)
-        # The definition that named the secret arguments is gone.
-        return frozenset(call) if has_secrets(self.task) else frozenset()
+    def hidden(self, name: str | None, tool: str, call: JsonObject) -> frozenset[str]:
+        """The arguments of a call of this step, or of an extra call, that must not be stored or shown."""
+        if self.workflow is None or (name is not None and self._step(name) is None):
+            # The definition that named the secret arguments is gone.
+            return frozenset(call) if has_secrets(self.task) else frozenset()
+        return hidden_in(call, self._sources(name, tool, call), self.workflow.secrets)
 
-    def without_secrets(self, name: str, call: JsonObject, text: str) -> str:
-        """A text from a call of this step, with the call's secrets replaced."""
-        step = self._step(name)
-        if self.workflow is None or step is None or not self.workflow.secrets:
+    def without_secrets(self, name: str | None, tool: str, call: JsonObject, text: str) -> str:
+        """A text from a call of this step, or from an extra call, with the call's secrets replaced."""
+        if self.workflow is None or not self.workflow.secrets:
             return text
-        return secrets_in_call(call, step.arguments, self.workflow.secrets).hide_text(text)
+        return secrets_in_call(call, self._sources(name, tool, call), self.workflow.secrets).hide_text(text)
+
+    def _sources(self, name: str | None, tool: str, call: JsonObject) -> Mapping[str, Source]:
+        """The sources of a call's arguments. A caller may name another step than the one whose arguments it gives. So
+        an argument that is secret in another step with this tool counts as secret, unless its value is that of this
+        step."""
+        step = self._step(name) if name else None
+        sources = {} if step is None else dict(step.arguments)
+        if self.workflow is None or not self.workflow.secrets:
+            return sources
+        for other in self.workflow.steps:
+            for argument, source in other.arguments.items() if other.tool == tool else ():
+                is_secret = argument in call and contains_argument(source, self.workflow.secrets)
+                if is_secret and not self._has_value(sources.get(argument), call[argument]):
+                    sources[argument] = source
+        return sources
+
+    def _has_value(self, source: Source | None, value: Json) -> bool:
+        resolution = self.known.resolve(source) if self.known and source else None
+        return isinstance(resolution, Found) and _is_equal_json(resolution.value, value)
 
     def call_arguments(self, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> CallArguments:
         """A call's arguments, for comparisons. `exact` as in `CallArguments`."""
