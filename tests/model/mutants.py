@@ -15,24 +15,27 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.secrets import Secrets
 from mcp_baton.workflow import (
+    attempts,
     batch,
     checking,
     client_questions,
     continuation,
     continuations,
-    engine,
     pause,
     resolve,
     runs,
+    write,
 )
+from mcp_baton.workflow import run as running
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import statuses_under
-from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.items import Items
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import ListRun, OpenRun
+from mcp_baton.workflow.run import WorkflowRun
+from mcp_baton.workflow.steps.list_step import ListRun
 from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.tool_step import ToolStep
 from mcp_baton.workflow.steps.wait import Callback
 from tests.model.driver import Difference
 from tests.model.examples import EXAMPLES
@@ -107,7 +110,7 @@ SECRET_MISSING = plan_of(call("s0", arguments={"y": ("secret",)}), secret=True)
 LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])))
 
 _uses, _questions, _pause, _ready = Step.uses, Known.open_questions, ListRun.pause, Workflow.ready
-_may_retry: Callable[..., bool] = engine._may_retry  # noqa: SLF001
+_may_retry: Callable[..., bool] = attempts._may_retry  # noqa: SLF001
 Gate = gate._Gate  # noqa: SLF001
 
 
@@ -167,8 +170,8 @@ PARALLEL = (
     ),
     Mutant(
         "a pause lists questions as the run has stopped at them",
-        OpenRun,
-        "update_questions",
+        WorkflowRun,
+        "_update_questions",
         lambda *_: None,
         example="a pause of parallel steps lists only some of the open questions",
     ),
@@ -193,8 +196,8 @@ EARLY = (
     ),
     Mutant(
         "a resume uses early values at once",
-        OpenRun,
-        "hold_early",
+        WorkflowRun,
+        "_hold_early",
         lambda _: None,
         example="an answer that comes early settles a question whose condition is false",
     ),
@@ -207,8 +210,8 @@ EARLY = (
     ),
     Mutant(
         "an early value is not used",
-        OpenRun,
-        "use_early",
+        WorkflowRun,
+        "_use_early",
         lambda *_: False,
         plan_of(call("s0"), Line("s1", "model", when=ALWAYS)),
         World(answers={"s1": 1}, early=("s1",)),
@@ -222,7 +225,7 @@ EARLY = (
     ),
     Mutant(
         "a run does not go on with a callback that comes while it runs",
-        OpenRun,
+        WorkflowRun,
         "settled_meanwhile",
         lambda *_: [],
         plan_of(
@@ -278,7 +281,7 @@ LISTS = (
     ),
     Mutant(
         "an element that lacks a value makes its step retryable",
-        engine,
+        running,
         "ToolError",
         lambda text, **_: ValueError(text),
         example="a retryable list whose arguments have no value never ends",
@@ -288,44 +291,44 @@ LISTS = (
 RETRIES = (
     Mutant(
         "a failed call is not retried",
-        engine,
+        attempts,
         "_may_retry",
         lambda *_: False,
         plan_of(call("s0", retry=Retry(2, 1.0)), t0={"fails": 1}),
     ),
     Mutant(
         "a call is retried once too often",
-        engine,
+        attempts,
         "_may_retry",
         lambda step, failed, attempts: _may_retry(step, failed, attempts - 1),
         plan_of(call("s0", retry=Retry(2, 1.0)), t0={"fails": 3}),
     ),
     Mutant(
         "a call with a masked error is retried",
-        engine,
+        attempts,
         "_may_retry",
         lambda step, _, attempts: step.retry is not None and attempts < step.retry.attempts,
         plan_of(call("s0", retry=Retry(2, 1.0)), t0={"fails": 1, "masked": True}),
     ),
     Mutant(
         "attempts are counted from 1 after a long wait",
-        engine,
-        "_earlier_attempts",
+        ToolStep,
+        "earlier_attempts",
         lambda *_: 0,
         plan_of(call("s0", retry=LONG_RETRY), way="task", t0={"fails": 3}),
     ),
     Mutant(
         "a long retry does not become a wait",
-        Engine,
-        "_postpone_attempt",
-        lambda *_: False,
+        WorkflowRun,
+        "next_attempt_ms",
+        lambda *_: None,
         plan_of(call("s0", retry=LONG_RETRY), way="task", t0={"fails": 1}),
     ),
     Mutant(
         "a run that wakes for another step makes the next attempt, too",
-        Engine,
-        "_next_attempt_ms",
-        lambda *_: None,
+        ToolStep,
+        "may_start",
+        Step.may_start,
         plan_of(call("s0", retry=LONG_RETRY), call("s1"), parallel=2, way="task", t0={"fails": 1}, t1=GUARDED),
     ),
 )
@@ -334,9 +337,7 @@ WAITS = (
     Mutant(
         "a sweep finds no call whose wait has ended", DynamoDBJobStore, "due", lambda _: iter(()), SLEEP_IN_BACKGROUND
     ),
-    Mutant(
-        "a wait ends at once", Engine, "_end_of_wait", lambda _self, _run, _until, now_ms: now_ms, SLEEP_IN_BACKGROUND
-    ),
+    Mutant("a wait ends at once", WorkflowRun, "end_of_wait", lambda _run, _until, now_ms: now_ms, SLEEP_IN_BACKGROUND),
     Mutant(
         "a callback that does not come skips its step in any case",
         Callback,
@@ -441,8 +442,8 @@ CONTINUATIONS = (
     ),
     Mutant(
         "a run overwrites what a call has recorded meanwhile by nothing",
-        engine,
-        "WRITE_ATTEMPTS",
+        write,
+        "MAX_WRITE_ATTEMPTS",
         0,
         plan_of(call("s0"), call("s1"), call("s2"), t0={"fails": 1}, t1={"fails": 1}),
         World(meanwhile="call", seed=1),
@@ -460,14 +461,14 @@ CHANGES = (
     ),
     Mutant(
         "a resume runs completed steps again",
-        engine,
+        running,
         "statuses_under",
         lambda task, workflow: dict.fromkeys(statuses_under(task, workflow), StepStatus.PENDING),
         plan_of(call("s0"), call("s1"), t1={"fails": 1}),
     ),
     Mutant(
         "a resume does not move the task to a changed definition",
-        engine,
+        running,
         "move_to",
         lambda *_: None,
         plan_of(call("s0"), Line("s1", "model")),
@@ -527,7 +528,7 @@ VIEWS = (
 KILLS = (
     Mutant(
         "each attempt has an idempotency key of its own",
-        engine,
+        running,
         "step_key",
         lambda *_: own_key(),
         plan_of(call("s0"), call("s1")),

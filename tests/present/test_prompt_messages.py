@@ -11,11 +11,12 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, Succeeded
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, UnreadResource
 from mcp_baton.workflow.sources import constant, prompt_arg
+from mcp_baton.workflow.step_run import StepRun, UnreadResource
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost
 
@@ -42,7 +43,7 @@ TOOLS = {"fetch_order": "Fetch one order.", "refund": ""}
 
 
 def conversation_of(
-    *traces: StepTrace, pause: PauseReason | None = None, blocked: Blocked | None = None, **texts: str
+    *traces: StepRun, pause: PauseReason | None = None, blocked: StepRun | None = None, **texts: str
 ) -> list[Message]:
     statuses = dict.fromkeys(("fetch", "policy", "refund"), PENDING)
     statuses |= {trace.step.name: FAILED if isinstance(trace.outcome, Failed) else COMPLETED for trace in traces}
@@ -64,7 +65,7 @@ def text_of(message: Message) -> str:
     ("step", "name", "announced"), [(POLICY, "policy", ["Reading docs://a, docs://faq"]), (REFUND, "refund", [])]
 )
 def test_a_step_with_an_unreadable_resource_shows_no_call(step: Step, name: str, announced: list[str]) -> None:
-    conversation = conversation_of(StepTrace(step, None, (TEXT,), Failed("gone")), topic="a")
+    conversation = conversation_of(StepRun(step, None, (TEXT,), Failed("gone")), topic="a")
 
     assert [text_of(message) for message in conversation[3:]] == [
         *announced,
@@ -74,7 +75,7 @@ def test_a_step_with_an_unreadable_resource_shows_no_call(step: Step, name: str,
 
 
 def test_a_blocked_step_shows_its_resources_before_the_handoff() -> None:
-    blocked = Blocked(REFUND, (TEXT,), frozenset({"docs://limits"}))
+    blocked = StepRun(REFUND, resources=(TEXT,), read_resources=frozenset({"docs://limits"}))
 
     *_, resource, handoff, _ = conversation_of(pause=UnresolvableParams("refund", "amount", "refund"), blocked=blocked)
 
@@ -85,7 +86,7 @@ def test_a_blocked_step_shows_its_resources_before_the_handoff() -> None:
 def test_resources_after_the_tool_are_in_the_users_messages() -> None:
     unread = UnreadResource("docs://a", "gone")
 
-    conversation = conversation_of(StepTrace(FETCH, {}, (unread,), Succeeded(1), after=(TEXT,)))
+    conversation = conversation_of(StepRun(FETCH, {}, (unread,), Succeeded(1), after=(TEXT,)))
 
     assert conversation[3:] == [
         said("user", "The resource docs://a could not be read: gone"),
@@ -96,7 +97,7 @@ def test_resources_after_the_tool_are_in_the_users_messages() -> None:
 
 
 def test_a_long_argument_is_shown_as_a_placeholder_but_a_long_constant_completely() -> None:
-    conversation = conversation_of(StepTrace(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
+    conversation = conversation_of(StepRun(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
 
     assert text_of(conversation[-2]) == f'Calling refund with {{"why": "<prompt arg topic>", "note": "{"y" * 600}"}}'
 
@@ -112,8 +113,8 @@ def test_a_replayed_step_shows_its_call_and_stored_result_without_guidance(value
     text = "bare text" if value == "bare text" else '{"a":1}' if value else "null"
 
     conversation = conversation_of(
-        StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded(value), replayed=True),
-        StepTrace(POLICY, None, (TEXT,), Succeeded(None), replayed=True),
+        StepRun(FETCH, {"order_id": "A-17"}, (), Succeeded(value), replayed=True),
+        StepRun(POLICY, None, (TEXT,), Succeeded(None), replayed=True),
         topic="a",
     )
 
@@ -133,7 +134,7 @@ def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, re
     """Return the text about a cancelled run with these statuses, without its first sentence."""
     known = Known(LETTERED, {}, {}, dict(zip("abcd", statuses, strict=True)), {}, TaskVariables({}))
     traces = tuple(
-        StepTrace(LETTERS[place], {}, (), outcomes.get(place, Succeeded(1)), replayed=place in replayed)
+        StepRun(LETTERS[place], {}, (), outcomes.get(place, Succeeded(1)), replayed=place in replayed)
         for place in sorted({*outcomes, *replayed})
     )
     stop = TaskOver(TaskStatus.CANCELLED)
@@ -152,7 +153,7 @@ def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, re
 )
 def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, reported: str) -> None:
     known = Known(LETTERED, {}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
-    run = EndedRun(known, (), (), None, Superseded(), persisted)
+    run = EndedRun(known, (), (), None, Superseded(), LastWrite(persisted=persisted))
     assert why_stopped(run, Superseded()) == (
         "This run was superseded: its claim expired, and another run has taken over the task. "
         f"{reported}; read the task for its state. The run ran no step. No step was left to run."
@@ -181,9 +182,9 @@ def test_a_stopped_run_names_its_last_step_and_the_open_steps(
 
 def test_the_messages_begin_with_the_intent_and_end_with_the_last_result() -> None:
     conversation = conversation_of(
-        StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded({"total": 30.0})),
-        StepTrace(POLICY, None, (TEXT, BYTES), Succeeded(None)),
-        StepTrace(REFUND, {}, (TEXT,), Succeeded(None)),
+        StepRun(FETCH, {"order_id": "A-17"}, (), Succeeded({"total": 30.0})),
+        StepRun(POLICY, None, (TEXT, BYTES), Succeeded(None)),
+        StepRun(REFUND, {}, (TEXT,), Succeeded(None)),
         order_id="A-17",
         topic="shoes & socks",
         amount="30.0",

@@ -58,6 +58,7 @@ from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
@@ -65,8 +66,8 @@ from mcp_baton.workflow.pause import REASONS, FailedItem, OpenQuestion, PauseRea
 from mcp_baton.workflow.refusals import NOT_RESUMED, DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.remaining import next_calls
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import EndedRun, Persisted, StepTrace
 from mcp_baton.workflow.server_view import ServerView
+from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Callback
 from tests.fakes import ScriptedHost, statuses_of, task_of
@@ -270,7 +271,7 @@ WAIT = Wait("wait", callback=Callback(returns=str, within=timedelta(days=3), on_
 def test_every_skip_has_a_sentence_for_every_kind_of_step(skip: Skip, step: Step) -> None:
     workflow = Workflow(name="flow", description="flow", steps=[step])
     known = Known(workflow, {}, {}, {step.name: StepStatus.SKIPPED}, {}, {})
-    run = EndedRun(known, (StepTrace(step, None, (), Skipped(skip), replayed=True),), (), None)
+    run = EndedRun(known, (StepRun(step, None, (), Skipped(skip), replayed=True),), (), None)
 
     assert SKIPS.keys() == set(Skip)
     assert skipped_text(step, skip) in prompt_text(run)
@@ -351,7 +352,7 @@ def test_every_end_has_a_sentence() -> None:
 
 @pytest.mark.parametrize(("over", "persisted"), [*ends()])
 def test_all_readers_tell_why_a_run_ended(over: Over, persisted: Persisted) -> None:
-    run = run_of(over=over, persisted=persisted)
+    run = run_of(over=over, last_write=LastWrite(persisted=persisted))
     text = end_text(over, persisted)
 
     assert text in prompt_text(run)

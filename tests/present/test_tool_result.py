@@ -16,13 +16,14 @@ from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.remaining import Handle
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import EndedRun, StepTrace
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
+from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost
 
@@ -72,7 +73,7 @@ def run_text(
         {steps[0].name: {"total": 30.0}},
         {},
     )
-    trace = StepTrace(steps[-1], {}, (), Succeeded(value))
+    trace = StepRun(steps[-1], {}, (), Succeeded(value))
     run = EndedRun(known, () if pause else (trace,), (pause,) if pause else (), TASK if handle else None)
     return text_of_run(replace(run, **changes), known, ScriptedHost(), handle, lambda _: uri)
 
@@ -124,14 +125,14 @@ def test_without_a_task_the_text_has_no_task_id() -> None:
         ("unknown", 'call refund_order with {"task_id": "t-1", "task_action": "show"} to see what is recorded.'),
     ],
 )
-def test_a_run_that_is_not_recorded_does_not_offer_to_continue(persisted: object, ending: str) -> None:
-    text = run_text(persisted=persisted, stored=False, unrecorded=(Repeat("fetch", "k"),))
+def test_a_run_that_is_not_recorded_does_not_offer_to_continue(persisted: Persisted, ending: str) -> None:
+    text = run_text(last_write=LastWrite(made=False, persisted=persisted), unrecorded=(Repeat("fetch", "k"),))
     assert text.endswith(ending)
     assert "hen call refund_order" not in text
 
 
 def test_the_server_may_continue_if_only_an_earlier_write_is_unknown() -> None:
-    text = run_text(persisted="unknown", stored=True)
+    text = run_text(last_write=LastWrite(persisted="unknown"))
     assert '"task_action": "show"} to see what is recorded.' in text
     assert "Then call refund_order" in text
 

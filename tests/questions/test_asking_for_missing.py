@@ -27,8 +27,8 @@ from mcp_baton import (
     task_variable,
 )
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
-from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.run import EndedRun, RunInput
+from mcp_baton.workflow.ended_run import EndedRun, LastWrite
+from mcp_baton.workflow.run import WorkflowRun
 from tests.questions.test_asked_by_tools import questions_in, respond
 from tests.sent import Requests
 from tests.server.test_known_clients import handshake
@@ -361,12 +361,12 @@ def test_a_run_that_is_not_stored_does_not_ask(make_client: MakeClient) -> None:
 def test_a_run_asks_only_if_its_last_write_was_made(
     flow: Flow, monkeypatch: pytest.MonkeyPatch, is_stored: bool
 ) -> None:
-    start = Engine.start
+    start = WorkflowRun.start
 
-    def unsure(engine: Engine, workflow: Workflow, invocation: RunInput) -> EndedRun:
-        return replace(start(engine, workflow, invocation), persisted="unknown", stored=is_stored)
+    def unsure(run: WorkflowRun) -> EndedRun:
+        return replace(start(run), last_write=LastWrite(made=is_stored, persisted="unknown"))
 
-    monkeypatch.setattr(Engine, "start", unsure)
+    monkeypatch.setattr(WorkflowRun, "start", unsure)
     assert ("inputRequests" in flow.send().result) is is_stored
 
 

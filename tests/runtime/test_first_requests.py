@@ -25,7 +25,7 @@ CLIENT = {"botocore", "email", "hashlib", "hmac", "http.client", "ssl", "urllib3
 """Modules that an AWS client loads."""
 RARE = {"importlib.metadata", "ipaddress", "mcp_baton.console", "random", "urllib.parse"}
 """Modules that only some requests need, but no first request."""
-ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "tools.running.runner", "workflow.engine")}
+ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "tools.running.runner", "workflow.run")}
 """The modules that run tools and workflows. Lists do not need them."""
 POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
 """The packages that write metrics and traces after the response."""

@@ -39,16 +39,20 @@ from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.outcomes import Failed
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.workflow import dispatching, engine, repetitions, runs
-from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow import dispatching, repetitions, runs
+from mcp_baton.workflow import run as running
 from mcp_baton.workflow.host import Skip, Skipped
-from mcp_baton.workflow.lease import Lease, StartTime
+from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import OpenRun, RunInput, StepCall, StepTrace, new_task
+from mcp_baton.workflow.run import WorkflowRun
+from mcp_baton.workflow.run_input import RunInput, new_task
 from mcp_baton.workflow.services import Services
+from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.wait import Wait
 from mcp_baton.workflow.workflow_tool import WorkflowTool
+from mcp_baton.workflow.write import RunWriter
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.job_starts import EventWorld, JobStartWorld
@@ -64,7 +68,7 @@ from tests.simulation.world import Rewrite, World
 MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = mcp_task.task_view, view.run_meta, RetryPolicy.pause_s
 _suspend = waiting.suspend
-_outbox_entry, _not_written = items.outbox_entry, Engine._not_written  # noqa: SLF001
+_outbox_entry, _not_written = items.outbox_entry, RunWriter._not_written  # noqa: SLF001
 _job_of, _was_started = creating.job_of, start_events._was_started  # noqa: SLF001
 _begin, _new_task, _answer_repeated = DynamoDBStartStore.begin, new_task, workflow_tools._answer_repeated  # noqa: SLF001
 
@@ -174,12 +178,12 @@ def _unconditional_counts(operation: str, request: Mapping[str, Any]) -> Mapping
     return without_condition("")(operation, request) if request.get("Key", {}).get("sk") == {"S": "COUNT"} else request
 
 
-def _timed_out(engine: Engine, run: OpenRun, call: StepCall, callback: Callback, _until_ms: int) -> None:
+def _timed_out(step: Wait, run: WorkflowRun, this: StepRun, callback: Callback, _until_ms: int) -> None:
     if callback.on_timeout == "skip":
-        run.settle(StepTrace(call.step, None, (), Skipped(Skip.CONDITION)))
+        this.outcome = Skipped(Skip.CONDITION)
     else:
-        failed_trace = engine._failed(run, call, Failed(callback.timed_out), "")  # noqa: SLF001
-        engine._end(run, failed_trace)  # noqa: SLF001
+        run.fail(this, Failed(callback.timed_out))
+    step.end(run, this)
 
 
 def _never_refused(task: TaskRecord, pointer: CallbackTarget, *_: object) -> bool:
@@ -214,8 +218,9 @@ def _free_at_once(operation: str, request: Mapping[str, Any]) -> Mapping[str, An
     }
 
 
-def _forgets_task(engine: Engine, run: OpenRun, *args: Any) -> object:
-    result = _not_written(engine, run, *args)
+def _forgets_task(writer: RunWriter, *args: Any) -> object:
+    run: Any = writer._run  # noqa: SLF001
+    result = _not_written(writer, *args)
     run.task_id = run.task_id if run.lease else None
     return result
 
@@ -245,10 +250,8 @@ def _ended_start(store: DynamoDBStartStore, *args: Any) -> Start | None:
     return found and structs.replace(found, until_ms=0)
 
 
-def _begin_any_lease(
-    engine: Engine, store: TaskStore, task: TaskRecord, _input: RunInput, *, unsure: bool = False
-) -> Lease:
-    return engine._lease(store, task, unsure=unsure)  # noqa: SLF001
+def _begin_any_lease(run: WorkflowRun, store: TaskStore, task: TaskRecord, *, unsure: bool = False) -> Lease:
+    return Lease(store, task, run.host.left_ms, run._clock, unsure=unsure)  # noqa: SLF001
 
 
 def _other_id(workflow: Workflow, run_input: RunInput, *args: Any) -> object:
@@ -307,7 +310,7 @@ UNKNOWN_CALL = replaced(recording, recorded_meta=lambda *args: recorded_meta(*ar
 UNKNOWN_RUN = replaced(
     prompts, run_meta=lambda *args, **options: _run_meta(*args, **options) | {"persisted": "unknown"}
 )
-NO_CHECK = replaced(Lease, begin=lambda self: StartTime(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
+NO_CHECK = replaced(Lease, begin=lambda self: self._store.now_ms(), pulse=lambda _self: 15.0)
 LATE_ENTRIES = replaced(items, outbox_entry=lambda task_id, at_ms: _outbox_entry(task_id, at_ms + 1_000))
 USE, DECIDE = "used_by=", "decided="
 """Patterns of the writes that use an approval and that decide it."""
@@ -362,7 +365,7 @@ MUTANTS = (
         patch=replaced(subscriptions, _notified_state=lambda _task: "as it was"),
     ),
     Mutant("a run begins calls without checking its claim", patch=NO_CHECK, is_rare=True),
-    Mutant("a run without its task forgets the task's keys", patch=replaced(Engine, _not_written=_forgets_task)),
+    Mutant("a run without its task forgets the task's keys", patch=replaced(RunWriter, _not_written=_forgets_task)),
     Mutant(
         "a run stops for an older claim than its own",
         patch=replaced(TaskStanding, claim=property(lambda _self: Claim("another", 0, 1_000))),
@@ -400,7 +403,9 @@ MUTANTS = (
     ),
     Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),
     Mutant(
-        "a worker runs completed steps again", patch=replaced(engine, statuses_under=_no_statuses), kind=BackgroundWorld
+        "a worker runs completed steps again",
+        patch=replaced(running, statuses_under=_no_statuses),
+        kind=BackgroundWorld,
     ),
     Mutant(
         "an answer is replaced after it was used",
@@ -409,7 +414,7 @@ MUTANTS = (
     ),
     Mutant(
         "answers are accepted and not stored",
-        patch=replaced(OpenRun, take_answers=lambda _self: None),
+        patch=replaced(WorkflowRun, _take_answers=lambda _self: None),
         kind=QuestionWorld,
     ),
     Mutant("an equal answer is refused", patch=replaced(runs, _new_answers=_refuse_repeats), kind=QuestionWorld),
@@ -451,14 +456,14 @@ MUTANTS = (
         Mutant(name, rewrite, patch, is_rare=is_rare, kind=WaitWorld)
         for name, rewrite, patch, is_rare in (
             ("a callback is stored without a check of its step", without_condition(STEP, context=CALLBACK), None, True),
-            ("a run continues before its timeout is stored", None, replaced(Engine, _time_out=_timed_out), True),
+            ("a run continues before its timeout is stored", None, replaced(Wait, _time_out=_timed_out), True),
             ("a callback is accepted after the time", None, replaced(callbacks, WAIT_PREFIX="no wait "), False),
             ("a repeated callback is refused", None, replaced(callbacks, CALL_PREFIX="no call "), False),
             ("any callback is accepted after the first one", None, replaced(callbacks, _is_new=_never_refused), False),
             (
                 "a run ends although a callback has come",
                 None,
-                replaced(OpenRun, settled_meanwhile=lambda *_: []),
+                replaced(WorkflowRun, settled_meanwhile=lambda *_: []),
                 False,
             ),
             ("a wait begins again with each run", None, replaced(Known, decide_wait=_from_now), False),
@@ -469,7 +474,7 @@ MUTANTS = (
         for name, rewrite, patch, is_rare in (
             ("a callback is not in the outbox", _unlisted_callback, None, False),
             ("sweeps ignore callbacks", None, replaced(sweep, _check=_without_wakes), False),
-            ("any run removes a callback from the outbox", None, replaced(engine, Claim=_workers_claim), True),
+            ("any run removes a callback from the outbox", None, replaced(running, Claim=_workers_claim), True),
             (
                 "a repeated event starts a job that waits",
                 without_condition(r"\(attribute_not_exists\(run\.dispatch"),
@@ -489,8 +494,8 @@ MUTANTS = (
         for name, rewrite, patch, is_rare in (
             ("any call replaces a start", without_condition(r"\(attribute_not_exists\(task"), None, False),
             ("a start without a task does not wait", None, replaced(DynamoDBStartStore, begin=_ended_start), False),
-            ("a task that is created too late runs", None, replaced(Engine, _begin_lease=_begin_any_lease), True),
-            ("a task has another id than its start", None, replaced(engine, new_task=_other_id), False),
+            ("a task that is created too late runs", None, replaced(WorkflowRun, _begin_lease=_begin_any_lease), True),
+            ("a task has another id than its start", None, replaced(running, new_task=_other_id), False),
             ("slow calls are not repeated", None, replaced(repetitions, SLOW_MS=10**9), False),
             ("fast calls are repeated", None, replaced(repetitions, SLOW_MS=0), False),
             ("a named task is repeated", None, replaced(repetitions, _is_clients=lambda _task: False), False),

@@ -22,8 +22,8 @@ from mcp_baton.settings import Settings
 from mcp_baton.telemetry import RECORDINGS_LOST, Collector
 from mcp_baton.testing.store import refusal
 from mcp_baton.transport.adapter import LambdaAdapter
-from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.run import EndedRun, RunInput
+from mcp_baton.workflow.ended_run import EndedRun, LastWrite
+from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.runs import answer_with_run
 from tests.fakes import Pauses, services_of
 from tests.support.client import Answer, Client, Script, Table
@@ -248,7 +248,7 @@ def test_a_run_whose_last_write_succeeded_shows_the_stored_task_even_if_an_earli
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsure(*arguments: Any) -> EndedRun:
-        return replace(answer_with_run(*arguments), persisted="unknown")
+        return replace(answer_with_run(*arguments), last_write=LastWrite(persisted="unknown"))
 
     def complete_third() -> None:
         [item] = flow.table.items
@@ -345,12 +345,12 @@ def test_a_run_whose_task_was_not_created_does_not_name_it(flow: Flow) -> None:
 def test_a_task_is_named_and_its_results_are_linked_only_if_the_last_write_was_made(
     make_client: MakeClient, script: Script, monkeypatch: pytest.MonkeyPatch, is_stored: bool
 ) -> None:
-    start = Engine.start
+    start = WorkflowRun.start
 
-    def unsure(engine: Engine, workflow: Workflow, invocation: RunInput) -> EndedRun:
-        return replace(start(engine, workflow, invocation), persisted="unknown", stored=is_stored)
+    def unsure(run: WorkflowRun) -> EndedRun:
+        return replace(start(run), last_write=LastWrite(made=is_stored, persisted="unknown"))
 
-    monkeypatch.setattr(Engine, "start", unsure)
+    monkeypatch.setattr(WorkflowRun, "start", unsure)
     server = Server("text", task_ids="text")
 
     @server.tool

@@ -15,7 +15,7 @@ from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
-from mcp_baton.workflow.run import StepTrace
+from mcp_baton.workflow.step_run import StepRun
 from tests.fakes import task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
@@ -29,8 +29,8 @@ def task(letters: str, pause: PauseReason | None = None) -> TaskRecord:
     return task_of(WORKFLOW, letters, pause=pause)
 
 
-def traces(**outcomes: Outcome) -> list[StepTrace]:
-    return [StepTrace(step, {}, (), outcomes[step.name]) for step in WORKFLOW.steps if step.name in outcomes]
+def traces(**outcomes: Outcome) -> list[StepRun]:
+    return [StepRun(step, {}, (), outcomes[step.name]) for step in WORKFLOW.steps if step.name in outcomes]
 
 
 def no_variables() -> TaskVariables:
@@ -133,7 +133,7 @@ NEXT = Workflow(name="w", description="d", steps=[ToolStep(name, tool=f"do_{name
 
 def batch_after_move(current: TaskRecord, pause: PauseReason | None = None, **outcomes: Outcome) -> Batch:
     """Return the batch of a run with the next definition that read the task with the previous one."""
-    step_traces = [StepTrace(step, {}, (), outcomes[step.name]) for step in NEXT.steps if step.name in outcomes]
+    step_traces = [StepRun(step, {}, (), outcomes[step.name]) for step in NEXT.steps if step.name in outcomes]
     move = Move(WORKFLOW.fingerprint, NEXT)
     return run_batch(current, step_traces, (pause,) if pause else (), no_variables(), last=True, move=move)
 

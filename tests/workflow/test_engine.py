@@ -34,7 +34,7 @@ from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch, matching_step
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
@@ -43,8 +43,10 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, RunInput, UnreadResource
+from mcp_baton.workflow.run import WorkflowRun, take_task
+from mcp_baton.workflow.run_input import RunInput
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output
+from mcp_baton.workflow.step_run import StepRun, UnreadResource
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
 from tests.memory_dynamodb import memory_database
@@ -111,11 +113,11 @@ def test_with_too_little_time_a_run_pauses_before_it_announces_the_next_step(
     host = ScriptedHost(starts=step_count, resources={"docs://x": "x"})
     steps = [step.replace(resources=["docs://x"]) for step in THREE.steps]
 
-    run = Engine(host, store).start(workflow(*steps), RUN_INPUT)
+    run = WorkflowRun(host, store, workflow(*steps), RUN_INPUT).start()
 
     blocked = THREE.steps[step_count]
     pause = DeadlineExceeded(blocked.name, blocked.tool or "")
-    assert (run.pauses, run.blocked) == ((pause,), ())
+    assert (run.pauses, run.blocked) == ((pause,), (StepRun(steps[step_count], stop=pause),))
     assert pauses_of(stored_task(store, run)) == (pause.to_json(),)
     assert [entry.split()[0] for entry in host.log] == ["announce", "read", "call"] * step_count
 
@@ -139,12 +141,14 @@ def test_the_resources_of_a_blocked_step_are_fetched(
     definition = workflow(ToolStep("a", tool="make"), step)
     task = with_status(paused_task(store, host, definition), 0, producer, definition)
 
-    run = Engine(host, store).resume(definition, RUN_INPUT, task)
+    run = WorkflowRun(host, store, definition, RUN_INPUT).resume(task)
 
     assert isinstance(run.pause, reason)
     assert host.calls == []
     uris = [uri for uri in step.resources if uri in host.resources]
-    assert run.blocked == (Blocked(step, tuple(text_at(uri, host.resources[uri]) for uri in uris), frozenset(uris)),)
+    [blocked] = run.blocked
+    assert blocked.resources == tuple(text_at(uri, host.resources[uri]) for uri in uris)
+    assert blocked.read_resources == frozenset(uris)
     assert [trace.step.name for trace in run.traces if not trace.replayed] == []
 
 
@@ -166,7 +170,7 @@ def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
     uris = ["docs://1", "docs://2", "docs://3"]
     step = Fetch("a", uris) if tool is None else ToolStep("a", tool=tool, resources=uris)
 
-    run = Engine(host, store).start(workflow(step), RUN_INPUT)
+    run = WorkflowRun(host, store, workflow(step), RUN_INPUT).start()
 
     assert isinstance(run.pause, StepFailed)
     assert (run.pause.step, run.pause.suggested_tool, run.pause.retryable) == ("a", tool or "", False)
@@ -185,7 +189,7 @@ OWN_OUTPUT = workflow(
 def test_a_resource_that_needs_the_tools_output_is_fetched_after_the_tool(store: DynamoDBStore) -> None:
     host = ScriptedHost(resources={"docs://1": "one", "docs://make": "made"})
 
-    run = Engine(host, store).start(OWN_OUTPUT, RUN_INPUT)
+    run = WorkflowRun(host, store, OWN_OUTPUT, RUN_INPUT).start()
 
     assert host.log == [
         "announce 1/2 a",
@@ -210,7 +214,7 @@ def test_an_unreadable_resource_after_the_tool_does_not_fail_the_step(
 ) -> None:
     host = ScriptedHost({"make": give(output)}, resources={"docs://1": "one"})
 
-    run = Engine(host, store).start(OWN_OUTPUT, RUN_INPUT)
+    run = WorkflowRun(host, store, OWN_OUTPUT, RUN_INPUT).start()
 
     assert (run.pause, run.traces[0].after) == (None, (unread,))
     assert stored_task(store, run).status is TaskStatus.COMPLETED
@@ -224,7 +228,7 @@ def test_a_resume_fetches_the_resources_of_steps_without_a_tool_again(store: Dyn
     task = paused_task(store, host, READ_FIRST)
     host.resources = {"docs://b": "b, changed"}
 
-    run = Engine(host, store).resume(READ_FIRST, RUN_INPUT, task)
+    run = WorkflowRun(host, store, READ_FIRST, RUN_INPUT).resume(task)
 
     assert (run.pause, run.traces[0].replayed) == (None, True)
     assert run.traces[0].resources == (
@@ -238,7 +242,7 @@ def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBStore) -> No
     task = paused_task(store, host, READ_FIRST)
     host.starts = 0
 
-    run = Engine(host, store).resume(READ_FIRST, RUN_INPUT, task)
+    run = WorkflowRun(host, store, READ_FIRST, RUN_INPUT).resume(task)
 
     assert run.pause == DeadlineExceeded("b", "change")
     assert host.log == []
@@ -256,7 +260,7 @@ def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(st
         ToolStep("c", tool="finish", checkpoint=True),
     )
 
-    run = Engine(host, recording).start(steps, RUN_INPUT)
+    run = WorkflowRun(host, recording, steps, RUN_INPUT).start()
 
     verbs = [entry for entry in host.log if not entry.startswith("announce")]
     assert verbs == ["create", "call make {}", "call change {}", "write", "call finish {}", "write"]
@@ -268,9 +272,9 @@ def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBStore
     host = ScriptedHost()
     recording = RecordingStore(store, host, {2: StoreUnavailable("down")})
 
-    run = Engine(host, recording).start(
-        workflow(ToolStep("a", tool="make", checkpoint=True), ToolStep("b", tool="b")), RUN_INPUT
-    )
+    run = WorkflowRun(
+        host, recording, workflow(ToolStep("a", tool="make", checkpoint=True), ToolStep("b", tool="b")), RUN_INPUT
+    ).start()
 
     assert (run.persisted, stored_task(store, run).status) == (True, TaskStatus.COMPLETED)
     assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"]]
@@ -298,7 +302,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
         ToolStep("c", tool="finish"),
     )
 
-    run = Engine(host, recording).start(steps, RUN_INPUT)
+    run = WorkflowRun(host, recording, steps, RUN_INPUT).start()
 
     task = stored_task(store, run)
     assert (run.persisted, run.stored, run.over, task.status) == (persisted, True, None, TaskStatus.COMPLETED)
@@ -310,10 +314,10 @@ def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(store: Dynamo
     recording = RecordingStore(store, host, {2: UNKNOWN})
     steps = workflow(*(ToolStep(name, tool=name, checkpoint=True) for name in "abc"))
 
-    run = Engine(host, recording).start(steps, RUN_INPUT)
+    run = WorkflowRun(host, recording, steps, RUN_INPUT).start()
 
     assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"], ["c"], []]
-    assert (run.persisted, run.oversized) == (True, ("_workflow.result.a",))
+    assert run.last_write == LastWrite(oversized=frozenset({"_workflow.result.a"}))
 
 
 @pytest.mark.parametrize(
@@ -333,7 +337,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
     recording = RecordingStore(store, host, failures)
     steps = workflow(*(ToolStep(name, tool=name, checkpoint=True) for name in "abc"))
 
-    run = Engine(host, recording, clock).start(steps, RUN_INPUT)
+    run = WorkflowRun(host, recording, steps, RUN_INPUT, clock=clock).start()
 
     assert (run.persisted, run.over) == (persisted, TaskOver(TaskStatus.CANCELLED))
 
@@ -357,7 +361,7 @@ def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
         return structs.replace(write(task, batch), **changes)
 
     monkeypatch.setattr(recording, "write", write_late)
-    run = Engine(host, recording).start(CHECKED, RUN_INPUT)
+    run = WorkflowRun(host, recording, CHECKED, RUN_INPUT).start()
 
     assert (run.over, run.persisted) == (stop, True)
     assert verbs(host) == ["create", "call", "write"]
@@ -369,7 +373,7 @@ def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBSto
     other_task = store.create(NewTask(OWNER, {}))
     host = ScriptedHost(starts=1 if is_stored else 2)
 
-    run = Engine(host, RecordingStore(store, host, {3: ClaimLost(other_task)})).start(CHECKED, RUN_INPUT)
+    run = WorkflowRun(host, RecordingStore(store, host, {3: ClaimLost(other_task)}), CHECKED, RUN_INPUT).start()
 
     assert (run.over, run.persisted) == (Superseded(), is_stored)
 
@@ -393,7 +397,7 @@ def test_results_of_a_checkpoint_are_written_once(store: DynamoDBStore) -> None:
     recording = RecordingStore(store, host)
     steps = workflow(ToolStep("a", tool="set", checkpoint=True), ToolStep("b", tool="meanwhile"))
 
-    run = Engine(host, recording).start(steps, RUN_INPUT)
+    run = WorkflowRun(host, recording, steps, RUN_INPUT).start()
 
     assert run.persisted
     assert stored_task(store, run).variables["color"] == "blue"
@@ -421,7 +425,7 @@ def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
         original = host.read
         monkeypatch.setattr(host, "read", lambda uri: original(uri) if uri == "docs://x" else raise_error())
 
-    run = Engine(host, store).start(steps, RUN_INPUT)
+    run = WorkflowRun(host, store, steps, RUN_INPUT).start()
 
     task = stored_task(store, run)
     assert isinstance(run.pause, StepFailed)
@@ -437,7 +441,7 @@ def test_a_failed_last_write_does_not_change_the_reply(
     host = ScriptedHost({"finish": fail("no")})
 
     with caplog.at_level(logging.ERROR):
-        run = Engine(host, RecordingStore(store, host, {2: error})).start(THREE, RUN_INPUT)
+        run = WorkflowRun(host, RecordingStore(store, host, {2: error}), THREE, RUN_INPUT).start()
 
     task = stored_task(store, run)
     assert (run.persisted, list(run.statuses.values())) == (False, [COMPLETED, COMPLETED, FAILED])
@@ -448,11 +452,10 @@ def test_a_failed_last_write_does_not_change_the_reply(
 
 def paused_task(store: DynamoDBStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
     """Return a paused task that a resume has claimed."""
-    engine = Engine(host, store)
-    run = engine.start(definition, RUN_INPUT)
+    run = WorkflowRun(host, store, definition, RUN_INPUT).start()
     assert run.pause
     assert run.task
-    claimed_task = engine.take(definition, OWNER, run.task.task_id)
+    claimed_task = take_task(host, store, definition, OWNER, run.task.task_id)
     host.log.clear()
     host.tools.clear()
     host.starts = 1000
@@ -476,7 +479,7 @@ def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Wo
 def test_a_run_that_has_ended_does_not_renew_its_claim(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
     host = ScriptedHost()
     recording = RecordingStore(store, host)
-    Engine(host, recording).start(THREE, RUN_INPUT)
+    WorkflowRun(host, recording, THREE, RUN_INPUT).start()
     request_count = recording.requests
     monkeypatch.setattr(recording, "now_ms", lambda: store.now_ms() + LEASE_MS)
     assert host.pulse() == RENEW_MS / 1000
@@ -492,7 +495,7 @@ def test_a_task_that_was_cancelled_during_a_run_stays_cancelled(store: DynamoDBS
 
     recording = RecordingStore(store, host)
 
-    run = Engine(host, recording).start(THREE, RUN_INPUT)
+    run = WorkflowRun(host, recording, THREE, RUN_INPUT).start()
 
     assert (run.persisted, run.over) == (False, TaskOver(TaskStatus.CANCELLED))
     assert run.task is not None
@@ -533,7 +536,7 @@ def test_a_run_checks_its_task_after_two_seconds(
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(first_s), "change": clock.passing(second_s)})
 
-    run = Engine(host, RecordingStore(store, host), clock).start(THREE, RUN_INPUT)
+    run = WorkflowRun(host, RecordingStore(store, host), THREE, RUN_INPUT, clock=clock).start()
 
     steps = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "read_status"]
     assert (steps, run.over, run.persisted) == (checked_steps, None, True)
@@ -546,7 +549,7 @@ def test_a_checkpoint_renews_the_claim(store: DynamoDBStore, monkeypatch: pytest
     recording = RecordingStore(store, host)
     steps = workflow(ToolStep("a", tool="make", checkpoint=True), ToolStep("b", tool="change"))
 
-    Engine(host, recording, clock).start(steps, RUN_INPUT)
+    WorkflowRun(host, recording, steps, RUN_INPUT, clock=clock).start()
 
     assert verbs(host) == ["create", "call", "write", "call", "write"]
     claim, (checkpoint, last_batch) = recording.created[0].claim, recording.batches
@@ -562,7 +565,9 @@ def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
     host = ScriptedHost({"make": clock.passing(LEASE_MS / 1000 - 4)})
     monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: store.now_ms() + round(clock() * 1000))
 
-    run = Engine(host, RecordingStore(store, host, {2: StoreUnavailable("down")}), clock).start(THREE, RUN_INPUT)
+    run = WorkflowRun(
+        host, RecordingStore(store, host, {2: StoreUnavailable("down")}), THREE, RUN_INPUT, clock=clock
+    ).start()
 
     assert verbs(host) == ["create", "call", "renew", "write"]
     assert (run.pause, run.persisted) == (DeadlineExceeded("b", "change"), True)
@@ -585,7 +590,9 @@ def test_a_tool_starts_after_a_slow_resource_only_if_the_claim_can_be_renewed(
     failures = {2: StoreUnavailable("down")} if is_down else {}
     recording = RecordingStore(store, host, failures)
 
-    run = Engine(host, recording, clock).start(workflow(ToolStep("a", tool="make", resources=["docs://x"])), RUN_INPUT)
+    run = WorkflowRun(
+        host, recording, workflow(ToolStep("a", tool="make", resources=["docs://x"])), RUN_INPUT, clock=clock
+    ).start()
 
     expected_calls = [] if is_down else ["call"]
     assert verbs(host) == ["create", "renew", *expected_calls, "write"]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskNotFound
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStanding, TaskStatus
-from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver, lease_end
+from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver, lease_end
 from tests.fakes import RecordingStore
 
 TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim("me", LEASE_MS, 2))
@@ -73,7 +73,7 @@ def test_a_pulse_renews_every_fifteen_seconds() -> None:
 def test_a_pulse_says_when_the_next_renewal_is_due() -> None:
     store, lease = new_lease()
     store.ms = 1_000
-    assert isinstance(lease.begin(), StartTime)
+    assert isinstance(lease.begin(), int)
     waits = []
     for store.ms in (1_001, 5_000, 16_000):
         waits.append(lease.pulse())
@@ -83,7 +83,7 @@ def test_a_pulse_says_when_the_next_renewal_is_due() -> None:
 
 def test_a_tool_does_not_start_if_the_claim_has_ended_since_the_step_began() -> None:
     store, lease = new_lease()
-    assert isinstance(lease.begin(), StartTime)
+    assert isinstance(lease.begin(), int)
     store.fails, store.ms = StoreUnavailable("no answer"), LEASE_MS + 1  # requests before the call took this long
     assert lease.pulse() == math.inf
 
@@ -214,7 +214,7 @@ def test_a_run_with_an_uncertain_task_starts_nothing_after_its_claim() -> None:
     store.ms, store.fails = LEASE_MS + 1, StoreUnavailable("down")
     assert lease.begin() is None
     store.ms, store.fails = 2 * LEASE_MS, TaskNotFound()
-    assert isinstance(lease.begin(), StartTime)
+    assert isinstance(lease.begin(), int)
 
 
 @pytest.mark.parametrize(("unread", "variables"), [(False, {"by": "another run"}), (True, {})])

@@ -21,7 +21,8 @@ from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.telemetry import Telemetry
 from mcp_baton.testing import Client, connect
 from mcp_baton.testing.mcp_client import Era, JsonRpcError
-from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow import runs
+from mcp_baton.workflow.run import take_task
 from tests.support.client import Client as WireClient
 
 
@@ -267,14 +268,14 @@ def test_one_of_two_calls_takes_over_a_run_that_died_and_the_other_asks_nobody(m
             client.wire.request("tools/call", request, CAPABLE)
         client.clock.advance(46)
         faster: list[JsonObject] = []
-        take = Engine.take
+        take = take_task
 
         def take_second(*arguments: Any, **options: Any) -> TaskRecord:
-            monkeypatch.setattr(Engine, "take", take)
+            monkeypatch.setattr(runs, "take_task", take)
             faster.append(client.wire.send("tools/call", request, CAPABLE))
             return take(*arguments, **options)
 
-        monkeypatch.setattr(Engine, "take", take_second)
+        monkeypatch.setattr(runs, "take_task", take_second)
         slower = client.wire.send("tools/call", request, CAPABLE)
         assert "inputRequests" in faster[0]
         assert "inputRequests" not in slower

@@ -13,8 +13,9 @@ from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import SchemaMismatch, UnresolvableParams, UnresolvedDependency
-from mcp_baton.workflow.resolve import Known, Ready
-from mcp_baton.workflow.run import OpenRun, RunInput
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import WorkflowRun
+from mcp_baton.workflow.run_input import RunInput
 from mcp_baton.workflow.sources import Found, Source, constant, prompt_arg, step_output, task_variable
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost
@@ -34,7 +35,9 @@ def decide(
     """Return the decision for a step after `fetch`, whose output is bound to `order`."""
     known = situation(step, status, outputs, texts, variables)
     mismatches = {step.tool: verdict} if step.tool and verdict else {}
-    return known.decide(step, ScriptedHost(mismatches=mismatches))
+    if not isinstance(step, ToolStep):
+        return known.missing_uri(step)
+    return known.prepare(step, ScriptedHost(mismatches=mismatches))
 
 
 def situation(
@@ -64,8 +67,8 @@ def call(**arguments: Source) -> Step:
     return ToolStep("next", tool="refund", arguments=arguments)
 
 
-def ready(arguments: JsonObject) -> Ready:
-    return Ready(Prepared("refund", arguments, dict(arguments)))
+def ready(arguments: JsonObject) -> Prepared:
+    return Prepared("refund", arguments, dict(arguments))
 
 
 @pytest.mark.parametrize(
@@ -99,9 +102,8 @@ def test_prompt_arguments_are_converted_as_arguments_and_stay_text_in_strings() 
 def test_resolved_arguments_are_copies() -> None:
     decision = decide(call(a=step_output("order"), b=step_output("order", "lines")))
 
-    assert isinstance(decision, Ready)
-    assert decision.call is not None
-    arguments: Any = decision.call.arguments
+    assert isinstance(decision, Prepared)
+    arguments: Any = decision.arguments
     arguments["a"]["lines"].append("changed")
     arguments["b"][0]["sku"] = "changed"
     assert ORDER["lines"] == [{"sku": "x"}]
@@ -176,7 +178,7 @@ LOCATED = {
 def test_uris_are_filled_from_known_values(step: Step, uris: list[str]) -> None:
     known = situation(step)
 
-    assert decide(step, verdict=Mismatch(("a",))) == Ready(None)
+    assert decide(step, verdict=Mismatch(("a",))) is None
     assert [known.uri_of(resource, step) for resource in step.resources] == uris
 
 
@@ -227,7 +229,8 @@ def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
 
 def test_after_a_write_sources_use_the_written_variables() -> None:
     workflow = Workflow(name="w", description="d", steps=[ToolStep("one", tool="do")])
-    run = OpenRun(workflow, RunInput({}, {}), None, TaskVariables({"who": "ann"}), {})
+    run = WorkflowRun(ScriptedHost(), None, workflow, RunInput({}, {}))
+    run.use_variables(TaskVariables({"who": "ann"}))
     assert run.known.resolve(task_variable("who")) == Found("ann")
 
     run.use_variables(TaskVariables({"who": "ann"}))

@@ -13,9 +13,10 @@ from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
-from mcp_baton.workflow.engine import AttemptResult, attempt
+from mcp_baton.workflow.attempts import attempt
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, TaskOver
+from mcp_baton.workflow.step_run import StepRun, Stop
 from mcp_baton.workflow.steps.retry import random_fraction
 
 EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
@@ -56,10 +57,12 @@ class FakeHost:
 
     def run_step(
         self, retry: Retry | None, *, retryable: bool = False, fraction: Callable[[], float] = lambda: 0.5
-    ) -> AttemptResult:
-        step = ToolStep("s", tool="t", retry=retry, retryable=retryable)
+    ) -> tuple[Outcome, int, Stop | None]:
+        """Return the outcome, the number of attempts, and why there could be no further one."""
+        this = StepRun(ToolStep("s", tool="t", retry=retry, retryable=retryable))
         call = Prepared("t", {}, {})
-        return attempt(step, cast("Host", self), call, ONLY_CALL, None, cast("Lease", self), fraction)
+        outcome = attempt(this, cast("Host", self), call, ONLY_CALL, None, cast("Lease", self), fraction)
+        return outcome, this.attempts, this.stop
 
     def is_safe(self) -> bool:
         return self.is_claim_safe
@@ -129,20 +132,20 @@ def test_jitter_is_a_random_part_of_the_wait() -> None:
 
 def test_there_is_no_further_attempt_if_another_run_may_have_the_task() -> None:
     fake = FakeHost([tool_failure()], is_claim_safe=False)
-    assert fake.run_step(Retry(attempts=3)) == AttemptResult(tool_failure(), 1)
+    assert fake.run_step(Retry(attempts=3)) == (tool_failure(), 1, None)
 
 
 def test_a_failing_tool_is_called_again_until_it_succeeds() -> None:
     fake = FakeHost([tool_failure(), tool_failure(), Succeeded(1)])
 
-    assert fake.run_step(EVEN) == AttemptResult(Succeeded(1), 3)
+    assert fake.run_step(EVEN) == (Succeeded(1), 3, None)
     assert fake.log == ["call 1", "wait 0.5", "check", "call 2", "wait 1", "check", "call 3"]
 
 
 def test_the_last_failure_is_the_outcome() -> None:
     fake = FakeHost([Failed(str(number), cause=ToolError("no")) for number in range(9)])
 
-    assert fake.run_step(EVEN) == AttemptResult(Failed("3"), 4)
+    assert fake.run_step(EVEN) == (Failed("3"), 4, None)
 
 
 @pytest.mark.parametrize(
@@ -161,48 +164,48 @@ def test_the_last_failure_is_the_outcome() -> None:
 def test_some_failures_are_not_retried(retry: Retry | None, failure: Failed) -> None:
     fake = FakeHost([failure])
 
-    assert fake.run_step(retry) == AttemptResult(failure, 1)
+    assert fake.run_step(retry) == (failure, 1, None)
     assert fake.log == ["call 1"]
 
 
 def test_other_exceptions_are_retried_if_they_are_listed() -> None:
     retry = structs.replace(EVEN, on=(OSError,))
 
-    assert FakeHost([tool_failure(ConnectionError()), Succeeded(1)]).run_step(retry) == AttemptResult(Succeeded(1), 2)
-    assert FakeHost([tool_failure(), Succeeded(1)]).run_step(retry).attempts == 1
+    assert FakeHost([tool_failure(ConnectionError()), Succeeded(1)]).run_step(retry) == (Succeeded(1), 2, None)
+    assert FakeHost([tool_failure(), Succeeded(1)]).run_step(retry)[1] == 1
 
 
 def test_a_timeout_is_retried_if_the_step_is_retryable() -> None:
     fake = FakeHost([Failed("late", kind=Failure.TIMED_OUT), Succeeded(1)])
 
-    assert fake.run_step(EVEN, retryable=True) == AttemptResult(Succeeded(1), 2)
+    assert fake.run_step(EVEN, retryable=True) == (Succeeded(1), 2, None)
 
 
 @pytest.mark.parametrize(("remaining_s", "calls"), [(0.5, 1), (0.6, 2), (1.5, 2), (1.6, 3)])
 def test_no_wait_exceeds_the_deadline(remaining_s: float, calls: int) -> None:
     fake = FakeHost([tool_failure()], remaining_s=remaining_s)
 
-    assert fake.run_step(EVEN).attempts == fake.calls == calls
+    assert fake.run_step(EVEN)[1] == fake.calls == calls
     assert fake.remaining_s > 0
 
 
 def test_no_call_is_made_if_the_check_of_the_task_took_the_time() -> None:
     fake = FakeHost([tool_failure()], remaining_s=1, check_takes_s=0.6)
 
-    assert fake.run_step(EVEN) == AttemptResult(tool_failure(), 1)
+    assert fake.run_step(EVEN) == (tool_failure(), 1, None)
     assert fake.calls == 1
 
 
 def test_a_call_that_did_not_begin_is_not_an_attempt() -> None:
     not_started = Failed("not started", kind=Failure.NOT_STARTED)
 
-    assert FakeHost([not_started]).run_step(EVEN) == AttemptResult(not_started, 0)
-    assert FakeHost([not_started], over=OVER).run_step(EVEN) == AttemptResult(not_started, 0, OVER)
-    assert FakeHost([tool_failure(), not_started]).run_step(EVEN) == AttemptResult(tool_failure(), 1)
+    assert FakeHost([not_started]).run_step(EVEN) == (not_started, 0, None)
+    assert FakeHost([not_started], over=OVER).run_step(EVEN) == (not_started, 0, OVER)
+    assert FakeHost([tool_failure(), not_started]).run_step(EVEN) == (tool_failure(), 1, None)
 
 
 def test_there_is_no_further_attempt_after_the_task_has_ended() -> None:
     fake = FakeHost([tool_failure()], over_after=2)
 
-    assert fake.run_step(EVEN) == AttemptResult(tool_failure(), 2, OVER)
+    assert fake.run_step(EVEN) == (tool_failure(), 2, OVER)
     assert fake.log[-1] == "check"

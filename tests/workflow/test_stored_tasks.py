@@ -15,7 +15,7 @@ from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord
-from mcp_baton.workflow.run import RunInput, new_task
+from mcp_baton.workflow.run_input import RunInput, new_task
 from mcp_baton.workflow.steps.step import Step
 from tests.support.client import Client
 

@@ -50,7 +50,7 @@ from mcp_baton.workflow.lease import lasts
 from mcp_baton.workflow.refusals import WrongWorkflow, unreadable
 from mcp_baton.workflow.repetitions import REPEATS_KEY, Starter
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.run import RunInput, new_task
+from mcp_baton.workflow.run_input import RunInput, new_task
 from mcp_baton.workflow.runs import new_input, resumed_input
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 

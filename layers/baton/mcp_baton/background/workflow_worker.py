@@ -38,11 +38,11 @@ from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.workflow.client_questions import unanswered_questions, with_answers
 from mcp_baton.workflow.dispatching import dispatch
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.lease import Lease, release_claim
 from mcp_baton.workflow.pause import ApprovalDenied, Remedy
 from mcp_baton.workflow.refusals import NOT_RESUMED, TaskUnreadable
-from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.runs import run_workflow
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 

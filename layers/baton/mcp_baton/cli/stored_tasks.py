@@ -19,10 +19,10 @@ from mcp_baton.tasks.record import TaskRecord, paused_step, statuses_of
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.transport.exchange import Exchange
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.refusals import NOT_RESUMED, DefinitionChanged, TaskUnreadable
-from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.runs import resumed_input, run_workflow
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.services import Services

@@ -12,11 +12,11 @@ from mcp_baton.protocol.json import JsonObject, dumps_spaced
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_guidance
 from mcp_baton.workflow.definition import TASK_ACTION, Workflow
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.lease import Over, Superseded
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting
 from mcp_baton.workflow.remaining import UNATTENDED, Handle, RemainingCalls, uris_of
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
@@ -208,8 +208,8 @@ def not_recorded(run: EndedRun) -> list[str]:
     """The sentences about steps that are not recorded, and that a resume would repeat."""
     if run.task is None or run.persisted is True:
         return []
-    if run.refused:
-        names = ", ".join(f"'{name}'" for name in run.refused)
+    if run.last_write.refused:
+        names = ", ".join(f"'{name}'" for name in sorted(run.last_write.refused))
         return [f"The answer to {names} was not stored: another call has used the earlier answer meanwhile."]
     noun = "step" if len(run.unrecorded) == 1 else "steps"
     steps = f"{noun} {repeats_text(run.unrecorded)}" if run.unrecorded else "its steps"

@@ -14,11 +14,12 @@ from mcp_baton.tools.outcomes import Failed, Succeeded
 from mcp_baton.tools.quoting import one_line, quoted_error, quoted_guidance
 from mcp_baton.tools.templates import as_text
 from mcp_baton.tools.uris import encoded
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, uris_of
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import Content, EndedRun, StepTrace, UnreadResource
 from mcp_baton.workflow.sources import source_text
+from mcp_baton.workflow.step_run import Content, StepRun, UnreadResource
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.wait import Wait
@@ -93,7 +94,7 @@ def _plan_text(run: EndedRun, describe: Callable[[str], str]) -> str:
     return "\n".join(lines)
 
 
-def _step_messages(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
+def _step_messages(trace: StepRun, run: EndedRun) -> Iterator[Message]:
     if isinstance(trace.outcome, Skipped):
         yield said("assistant", skipped_text(trace.step, trace.outcome.why))
         return
@@ -113,14 +114,14 @@ def _step_messages(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
     yield from _call_messages(trace, run.known)
     if isinstance(trace.outcome, Failed):
         yield said("user", f"{_source_of_error(trace)}: {trace.outcome.error}")
-    elif trace.step.has_value:
+    elif trace.step.has_value and isinstance(trace.outcome, Succeeded):
         source = f"Result from {trace.step.tool}" if trace.step.tool else f"Callback of '{trace.step.name}'"
         yield said("user", f"{source}: {as_text(trace.outcome.value)}")
     for resource in trace.after:
         yield _resource(resource, run)
 
 
-def _call_messages(trace: StepTrace, known: Known) -> Iterator[Message]:
+def _call_messages(trace: StepRun, known: Known) -> Iterator[Message]:
     if isinstance(trace.step, ListStep):
         elements = one_line(source_text(trace.step.each))
         yield said("assistant", f"Calling {trace.step.tool} for each element of {elements}")
@@ -132,18 +133,18 @@ def _ask_text(step: Question) -> str:
     return "Ask the user" if step.of == "user" else "Decide"
 
 
-def _answer(trace: StepTrace) -> str:
+def _answer(trace: StepRun) -> str:
     return as_text(trace.outcome.value) if isinstance(trace.outcome, Succeeded) else ""
 
 
-def _source_of_error(trace: StepTrace) -> str:
+def _source_of_error(trace: StepRun) -> str:
     if trace.unread is None:
         return f"Error from {trace.step.tool or trace.step.name}"
     call = f", so {trace.step.tool} was not called" if trace.step.tool else ""
     return f"The resource {trace.unread} could not be read{call}"
 
 
-def _arguments(trace: StepTrace, known: Known) -> str:
+def _arguments(trace: StepRun, known: Known) -> str:
     """A call's arguments on one line, without secrets, and with placeholders for those that are long."""
     shown_arguments: dict[str, Json] = {}
     for name, value in (trace.arguments or {}).items():

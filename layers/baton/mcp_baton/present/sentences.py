@@ -30,6 +30,7 @@ from mcp_baton.tools.quoting import encoded_uri, one_line, quoted_error
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.tools.templates import fill, placeholders
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.ended_run import Persisted
 from mcp_baton.workflow.host import Skip
 from mcp_baton.workflow.lease import Over, Superseded
 from mcp_baton.workflow.pause import (
@@ -52,7 +53,6 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.refusals import DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.repeats import Repeat
-from mcp_baton.workflow.run import Persisted
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
 from mcp_baton.workflow.times import duration_text

@@ -64,6 +64,7 @@ from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.lease import Over, TaskOver
 from mcp_baton.workflow.pause import AnswersRequired, ApprovalRequired
@@ -72,7 +73,6 @@ from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, h
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.repetitions import REPEATS_KEY, RepeatedCall
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.workflow_tool import OUTPUT_PROPERTIES, WorkflowTool
 
@@ -191,7 +191,9 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
         for trace in run.traces
         if trace.step.has_value and isinstance(trace.outcome, Succeeded)
     }
-    stored_names = [name for name in run.statuses if run.stored and f"{RESULT_PREFIX}{name}" not in run.oversized]
+    stored_names = [
+        name for name in run.statuses if run.stored and f"{RESULT_PREFIX}{name}" not in run.last_write.oversized
+    ]
     uris = {name: value_uri(run.task.task_id, f"{RESULT_PREFIX}{name}") for name in stored_names} if run.task else {}
     sizes = {name: json_size(value) for name, value in values.items()}
     results, links = _results(sizes, uris, values.__getitem__)

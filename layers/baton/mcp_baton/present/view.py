@@ -35,6 +35,7 @@ from mcp_baton.tasks.record import (
     timestamp,
 )
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import (
     ApprovalDenied,
@@ -48,7 +49,6 @@ from mcp_baton.workflow.pause import (
     parse_pauses,
 )
 from mcp_baton.workflow.repeats import Repeat
-from mcp_baton.workflow.run import EndedRun
 
 logger = logging.getLogger(__name__)
 
@@ -375,7 +375,7 @@ def run_meta(run: EndedRun, view: TaskView | None, *, stateless: bool) -> dict[s
         del meta["task_status"]  # the task has expired
     if isinstance(run.over, Superseded):
         meta["superseded"] = True
-    return meta | notes_meta(run.open_repeats, run.repeated, run.oversized)
+    return meta | notes_meta(run.open_repeats, run.repeated, sorted(run.last_write.oversized))
 
 
 def notes_meta(

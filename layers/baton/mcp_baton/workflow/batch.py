@@ -32,14 +32,14 @@ from mcp_baton.workflow.definition_changes import Move, obsolete_variables, stat
 from mcp_baton.workflow.host import Skip, Skipped, status_of, stored_result
 from mcp_baton.workflow.items import Items, merged_with
 from mcp_baton.workflow.pause import PauseReason, stored_pauses
-from mcp_baton.workflow.run import StepTrace
+from mcp_baton.workflow.step_run import StepRun
 
 logger = logging.getLogger(__name__)
 
 
 def run_batch(
     task: TaskRecord,
-    traces: Sequence[StepTrace],
+    traces: Sequence[StepRun],
     pauses: Sequence[PauseReason],
     variables: TaskVariables,
     *,
@@ -163,7 +163,7 @@ def outdated(writes: Iterable[StepWrite]) -> frozenset[str]:
 
 
 def _writes(
-    traces: Sequence[StepTrace],
+    traces: Sequence[StepRun],
     statuses: Mapping[str, StepStatus],
     items: Mapping[str, Items],
     early_names: Collection[str],
@@ -203,7 +203,7 @@ def _result_of(items: Items) -> Json | ListResult:
     return items.in_order if items.stored is None else ListResult()
 
 
-def _is_skipped_by_condition(trace: StepTrace) -> bool:
+def _is_skipped_by_condition(trace: StepRun) -> bool:
     return isinstance(trace.outcome, Skipped) and trace.outcome.why is Skip.CONDITION
 
 

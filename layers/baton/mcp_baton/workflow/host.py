@@ -11,7 +11,7 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
-from mcp_baton.tools.outcomes import FetchedResource, Mismatch, Outcome, Prepared, Succeeded
+from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, Prepared, Succeeded
 
 
 class Skip(StrEnum):
@@ -32,8 +32,10 @@ class Skipped(Struct, frozen=True):
     why: Skip
 
 
-def status_of(outcome: Outcome | Skipped) -> StepStatus:
+def status_of(outcome: Outcome | Skipped | None) -> StepStatus:
     match outcome:
+        case None:
+            return StepStatus.PENDING
         case Succeeded():
             return StepStatus.COMPLETED
         case Skipped():
@@ -41,14 +43,14 @@ def status_of(outcome: Outcome | Skipped) -> StepStatus:
     return StepStatus.FAILED
 
 
-def stored_result(outcome: Outcome | Skipped) -> Json:
+def stored_result(outcome: Outcome | Skipped | None) -> Json:
     """The value of `_workflow.result.<step>`. A skipped step has none; its value is not stored."""
     match outcome:
         case Succeeded(value):
             return value
-        case Skipped():
-            return None
-    return {"error": outcome.error}
+        case Failed(error):
+            return {"error": error}
+    return None
 
 
 class Host(Protocol):

@@ -75,13 +75,6 @@ def release_claim(store: TaskStore, task: TaskRecord) -> None:
         logger.warning("task %s: its claim could not be released; it will expire", task.task_id, exc_info=True)
 
 
-class StartTime(Struct, frozen=True):
-    """The start time of a step: epoch milliseconds, and seconds on the clock that measures its duration."""
-
-    at_ms: int
-    at_s: float
-
-
 class Lease:
     """The claim of a run on its task.
 
@@ -124,17 +117,18 @@ class Lease:
         """The claim with the end that a renewal gives it now."""
         return replace(self.current_claim, until_ms=lease_end(self._store, self._left_ms))
 
-    def begin(self) -> StartTime | Over | None:
+    def begin(self) -> int | Over | None:
         """Prepare the start of a step.
 
         Returns:
-            When the step begins, or why the run must stop; `None` if another run could take the task soon.
+            When the step begins, epoch milliseconds; or why the run must stop; `None` if another run could take the
+            task soon.
         """
         now_ms = self._checked_ms()
         if self._over is not None:
             return self._over
         self._call_begins = True
-        return StartTime(now_ms, self._clock()) if self._is_safe_at(now_ms) else None
+        return now_ms if self._is_safe_at(now_ms) else None
 
     def note_written(self, task: TaskRecord) -> None:
         """Note that the run has written to the task and has renewed its claim with that.
@@ -295,9 +289,9 @@ class ThreadLease:
     def over(self) -> Over | None:
         return self._lease.over
 
-    def begin(self) -> StartTime | Over | None:
-        started: StartTime | Over | None = self._ask(self._lease.begin)
-        return started
+    def begin(self) -> int | Over | None:
+        begun_ms: int | Over | None = self._ask(self._lease.begin)
+        return begun_ms
 
     def check(self) -> Over | None:
         over: Over | None = self._ask(self._lease.check)

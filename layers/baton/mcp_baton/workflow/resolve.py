@@ -45,6 +45,7 @@ from mcp_baton.workflow.sources import (
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.tool_step import ToolStep
 from mcp_baton.workflow.steps.wait import Wait
 from mcp_baton.workflow.times import time_of
 
@@ -112,12 +113,6 @@ type Resolution = Found | NotGiven | NoOutput | NoField | NoElement | NoVariable
 def _exists(source: Source, resolution: Resolution) -> bool:
     """Whether a source has a value. An argument that is null counts as left out: models often send null."""
     return isinstance(resolution, Found) and not (isinstance(source, PromptArg) and resolution.value is None)
-
-
-class Ready(Struct, frozen=True):
-    """A step that can run, with the prepared call; `None` for a step without a tool."""
-
-    call: Prepared | None
 
 
 class Known(Struct, frozen=True):
@@ -423,24 +418,26 @@ class Known(Struct, frozen=True):
 
     # Steps
 
-    def decide(self, step: Step, host: Host) -> Ready | PauseReason:
-        """Whether a step can run now, and with what; or why it cannot."""
-        if isinstance(step, Question):
-            return self.answers_pause(step, host)
+    def prepare(self, step: ToolStep, host: Host) -> Prepared | PauseReason:
+        """The call of a step, or why it cannot be made now."""
         arguments = self.arguments_of(step)
         if not isinstance(arguments, dict):
             return arguments
-        for resource in step.resources:
-            uri = None if step.read_after(resource) else self.uri_of(resource, step)
-            if uri is not None and not isinstance(uri, str):
-                return uri
-        if step.tool is None:
-            return Ready(None)
+        if (missing := self.missing_uri(step)) is not None:
+            return missing
         prepared = host.prepare(step.tool, arguments)
         if isinstance(prepared, Mismatch):
             invalid = tuple(self._with_value(item, step, arguments) for item in prepared.invalid)
             return SchemaMismatch(step.name, prepared.missing, invalid, step.tool)
-        return Ready(prepared)
+        return prepared
+
+    def missing_uri(self, step: Step) -> PauseReason | None:
+        """Why a resource of the step cannot be fetched now: a value in its URI is not known."""
+        for resource in step.resources:
+            uri = "" if step.read_after(resource) else self.uri_of(resource, step)
+            if not isinstance(uri, str):
+                return uri
+        return None
 
     def arguments_of(self, step: Step) -> dict[str, Json] | PauseReason:
         """A step's arguments, or why the step cannot run. A missing prompt argument is omitted; the schema decides

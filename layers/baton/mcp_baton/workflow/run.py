@@ -1,411 +1,142 @@
-"""A run of a workflow: how it is invoked, what it knows while it runs, and how it ended (docs/workflows.md)."""
+"""A run: it makes the calls of a workflow's steps, and then writes all results at once (docs/workflows.md).
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+The loop knows only what all kinds of steps have in common (`Step`): each kind says how it starts, what it does and how
+it ends. The decisions are pure functions (`Workflow.ready`, `Known`, `run_batch`).
+"""
 
-from msgspec import Struct, field, structs
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 
-from mcp_baton.exceptions import StoreError, ValueLost
+from msgspec import structs
+
+from mcp_baton.exceptions import (
+    OutcomeUnknown,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+    TaskNotFound,
+    ToolError,
+    ValueLost,
+)
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.keys import Key, own_key, step_key
 from mcp_baton.tasks.record import (
     EARLY_PREFIX,
+    ELEMENTS_PREFIX,
+    ITEMS_PREFIX,
     MAX_JOBS_PER_TASK,
-    PROGRESS,
     RESULT_PREFIX,
-    SALT,
-    TRIED_PREFIX,
+    WAIT_PREFIX,
     WAITING_JOBS,
     Claim,
-    NewTask,
     StepStatus,
     TaskRecord,
     is_early,
     statuses_of,
+    timestamp,
     waiting_jobs,
 )
-from mcp_baton.tasks.starts import Start
-from mcp_baton.tasks.store import Timing
-from mcp_baton.tasks.values import list_in
+from mcp_baton.tasks.store import TaskStore, Timing
+from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Succeeded
-from mcp_baton.tools.secrets import secrets_of, stored_arguments
+from mcp_baton.tools.approval import AFTER_WAITS_MS, denied_call
+from mcp_baton.tools.calls import ToolCall
+from mcp_baton.tools.outcomes import Failed, Prepared, Succeeded
+from mcp_baton.tools.secrets import secrets_of
+from mcp_baton.workflow import resources
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.definition_changes import Move
-from mcp_baton.workflow.host import Host, Skip, Skipped, status_of, stored_result
-from mcp_baton.workflow.items import Items, failed_items
-from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver
+from mcp_baton.workflow.definition_changes import Move, move_to, statuses_under
+from mcp_baton.workflow.ended_run import EndedRun, LastWrite
+from mcp_baton.workflow.host import Host, Skip, Skipped, Threads, status_of
+from mcp_baton.workflow.items import Items, item_name
+from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver, ThreadLease, lease_end, release_claim
 from mcp_baton.workflow.pause import (
     AnswersRequired,
-    ApprovalDenied,
-    ApprovalRequired,
-    FailedItem,
+    DeadlineExceeded,
     PauseReason,
-    StepFailed,
-    Waiting,
+    Remedy,
+    approval_pause,
     pause_after,
     suspends,
 )
-from mcp_baton.workflow.repeats import Repeat
+from mcp_baton.workflow.remaining import RemainingCalls
+from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.run_input import RunInput, new_task
+from mcp_baton.workflow.secrets import hidden_in
+from mcp_baton.workflow.step_run import StepRun, Stop
+from mcp_baton.workflow.steps.list_step import ListRun, ListStep
 from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.retry import random_fraction
 from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.wait import Wait
+from mcp_baton.workflow.stored_calls import shown_call, stored_call
+from mcp_baton.workflow.write import RunWriter
+
+logger = logging.getLogger(__name__)
 
 
-class RunInput(Struct, frozen=True):
-    """The input of a run: the arguments, the owner and the answers.
-
-    Attributes:
-        owner: The owner of the task; `None` for an unauthenticated caller.
-        nulls: The arguments that were null, which a text cannot express.
-        start: The stored start of the call, whose task this run creates; `None` if repeated calls are not found.
-        ignored: The arguments of a resume that do not replace the stored ones, and empty answers.
-    """
-
-    texts: Mapping[str, str]
-    arguments: Mapping[str, Json]
-    owner: str | None = None
-    ttl_ms: int | None = None
-    nulls: frozenset[str] = frozenset()
-    answers: Mapping[str, JsonObject] = field(default_factory=dict)
-    start: Start | None = None
-    ignored: tuple[str, ...] = ()
-
-    @property
-    def stored_texts(self) -> dict[str, Json]:
-        """The arguments as a task stores them, for a resume."""
-        return {name: None if name in self.nulls else text for name, text in self.texts.items()}
-
-
-def new_task(workflow: Workflow, run_input: RunInput, owner: str, claim: Claim | None) -> NewTask:
-    """The task to create for a workflow.
+class WorkflowRun:
+    """A run of a workflow for one request.
 
     Args:
-        claim: The claim of the first run; `None` if a worker will claim the task.
-    """
-    progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
-    variables: dict[str, Json] = {PROGRESS: cast("JsonObject", progress)}
-    if workflow.secrets:
-        variables[SALT] = new_token()
-    return NewTask(
-        owner=owner,
-        variables=variables,
-        workflow=workflow.name,
-        definition=workflow.fingerprint,
-        arguments=stored_arguments(run_input.stored_texts, workflow.secrets),
-        ttl_ms=run_input.ttl_ms,
-        claim=claim,
-        task_id=None if run_input.start is None else run_input.start.task_id,
-    )
-
-
-class UnreadResource(Struct, frozen=True):
-    """A resource that could not be read. The run continues without it."""
-
-    uri: str
-    error: str
-
-
-type Content = FetchedResource | UnreadResource
-
-
-class StepTrace(Struct, frozen=True):
-    """The trace of one step.
-
-    Attributes:
-        arguments: The resolved arguments of the call; `None` if no call was made.
-        resources: The resources that were fetched before the tool.
-        outcome: How it ended.
-        attempts: How often the tool was called in this run.
-        calls: For how many elements of a list; 1 for a step without a list. The other attempts are retries.
-        stored_call: The arguments to store with the result, if a person has supplied some of them.
-        timing: When the step ran, with its fetches; `None` without a task.
-        replayed: An earlier run or a continuation completed the step; this run only shows it.
-        read_resources: Which of the step's `resources` were fetched, as the step declares them.
-        after: The resources that were fetched after the tool.
-        unread: The URI of the resource that could not be fetched; the tool was not called.
-        users: The steps that use this answer. None of them may have run with the answer that it replaces.
-    """
-
-    step: Step
-    arguments: JsonObject | None
-    resources: tuple[Content, ...]
-    outcome: Outcome | Skipped
-    attempts: int = 0
-    stored_call: JsonObject | None = None
-    timing: Timing | None = None
-    replayed: bool = False
-    read_resources: frozenset[str] = frozenset()
-    after: tuple[Content, ...] = ()
-    unread: str | None = None
-    users: tuple[str, ...] = ()
-    calls: int = 1
-
-
-class Blocked(Struct, frozen=True):
-    """A step that could not run, and the resources that were fetched for it."""
-
-    step: Step
-    resources: tuple[Content, ...]
-    read_resources: frozenset[str]
-
-
-type Stop = PauseReason | Over
-"""Why a run ended before every step was settled, or could not end its task."""
-
-
-class StepCall(Struct, frozen=True):
-    """A call of a step's tool, or what a step without a tool does instead.
-
-    Attributes:
-        start: When it began; `None` without a task.
-        index: The element of the step's list; `None` for a step without a list.
-        variables: The variables of a call in another thread; `None` for those of the run.
-    """
-
-    step: Step
-    start: StartTime | None = None
-    index: int | None = None
-    variables: TaskVariables | None = None
-
-
-class CallEnded(Struct, frozen=True):
-    """How a call ended.
-
-    Attributes:
-        trace: The settled step; `None` if its tool was not called.
-        stop: Why the step is not settled, or why the run has to end.
-        failed: The failure, if there was one.
-        retry_s: The wait before the next attempt, if a worker can make it in a later invocation.
-    """
-
-    call: StepCall
-    trace: StepTrace | None = None
-    stop: Stop | None = None
-    blocked: Blocked | None = None
-    failed: Failed | None = None
-    retry_s: float | None = None
-
-
-class ListRun(Struct):
-    """The calls of a step with `each` in this run.
-
-    Attributes:
-        waiting: The elements whose calls have not started.
-        calls: For how many elements the tool was called, with `attempts` in all.
-        unwritten: How many results were not written.
-        stop: Why a call was not made, if the calls of other elements can still be made.
-        unapproved_count: How many calls were not made because no person has approved them.
-        retries: The calls whose next attempts wait, by element: how often the tool was called, and until when the next
-            attempt waits, epoch milliseconds.
-        waits_ms: Until when attempts wait that this run has not made. Another attempt may be due, but not approved.
-    """
-
-    step: ListStep
-    call: StepCall
-    items: Items
-    waiting: list[int]
-    retries: dict[int, tuple[int, int]] = field(default_factory=dict)
-    waits_ms: list[int] = field(default_factory=list)
-    failed: dict[int, Failed] = field(default_factory=dict)
-    calls: int = 0
-    attempts: int = 0
-    unwritten: int = 0
-    stop: ApprovalRequired | Waiting | ApprovalDenied | None = None
-    unapproved_count: int = 0
-
-    def note_stop(self, stop: ApprovalRequired | Waiting | ApprovalDenied) -> None:
-        """Note why the call of an element was not made. The list can continue as long as a decision or a time is
-        awaited, so it waits for that, and for the earliest time."""
-        if isinstance(stop, Waiting):
-            self.waits_ms.append(stop.until_ms)
-        else:
-            self.unapproved_count += 1
-        if self.stop is None or _urgency(stop) < _urgency(self.stop):
-            self.stop = stop
-
-    def retry_ms(self, index: int) -> int:
-        """Until when the next attempt of an element's call waits, epoch milliseconds; 0 if it does not."""
-        return self.retries.get(index, (0, 0))[1]
-
-    def outcome(self) -> Outcome:
-        if not self.failed:
-            try:
-                return Succeeded(self.items.in_order)
-            except StoreError as error:  # continuations have supplied some of the results
-                return Failed(f"each: stored results cannot be read: {error}")
-        return Failed(self._error())
-
-    def _error(self) -> str:
-        errors = {index: failure.error for index, failure in self.failed.items()}
-        return failed_items(errors, len(errors), len(self.items.elements), self.unapproved_count)
-
-    def pause(self) -> StepFailed | None:
-        """The pause after all calls have ended; `None` if all of them have succeeded."""
-        if not self.failed:
-            return None
-        step, failures = self.step, self.failed.values()
-        error_ids = [failure.error_id for failure in failures]
-        total_failure = Failed(
-            self._error(),
-            asks_client=any(failure.asks_client for failure in failures),
-            cause=next((failure.cause for failure in failures if failure.is_final), None),
-            error_id=error_ids[0] if all(error_ids) else None,
-            kind=Failure.TIMED_OUT
-            if any(failure.kind is Failure.TIMED_OUT for failure in failures)
-            else Failure.RAISED,
-        )
-        pause = pause_after(total_failure, step, step.name, step.tool)
-        failed_calls = tuple(FailedItem(index, failure.error) for index, failure in sorted(self.failed.items()))
-        return structs.replace(
-            pause,
-            failed_items=failed_calls,
-            failed_count=len(failed_calls),
-            unapproved_count=self.unapproved_count,
-        )
-
-
-def _urgency(stop: ApprovalRequired | Waiting | ApprovalDenied) -> tuple[int, int]:
-    order = (ApprovalRequired, Waiting, ApprovalDenied)
-    return order.index(type(stop)), stop.until_ms if isinstance(stop, Waiting) else 0
-
-
-type Persisted = bool | Literal["unknown"]
-"""Whether the store has everything that a run did; `unknown` if a response that would show it was lost."""
-
-
-class EndedRun(Struct, frozen=True):
-    """A run that has ended: completed, paused, or stopped because its task was over or had another run.
-
-    Attributes:
-        known: Arguments, statuses, outputs and variables at the end of the run.
-        traces: The steps that ran, in order. A resumed run also has those that were completed before.
-        pauses: Why steps have stopped, in the order of the steps. Without parallel steps, it has at most one.
-        task: The stored task; `None` for a run without a task.
-        over: Why the run could not end its task: the task was over, or had another run.
-        retries_ms: Until when the next attempts of elements wait, epoch milliseconds.
-        persisted: Whether the store has everything that happened.
-        stored: Whether the last write was made.
-        oversized: The task variables whose values were too large to store.
-        refused: The answers that were not stored, because another call had used the earlier answers.
-        blocked: The stopped steps that could not run.
-        repeated: The steps of this run that an interrupted earlier run may have run, too.
-        open_repeats: The open steps that an interrupted earlier run may have run.
-        unrecorded: The steps of this run that are not recorded, or may not be recorded.
-        ignored: As in `RunInput`.
-    """
-
-    known: Known
-    traces: tuple[StepTrace, ...]
-    pauses: tuple[PauseReason, ...]
-    task: TaskRecord | None
-    over: Over | None = None
-    persisted: Persisted = True
-    stored: bool = True
-    oversized: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-    blocked: tuple[Blocked, ...] = ()
-    repeated: tuple[Repeat, ...] = ()
-    open_repeats: tuple[Repeat, ...] = ()
-    unrecorded: tuple[Repeat, ...] = ()
-    ignored: tuple[str, ...] = ()
-    retries_ms: tuple[int, ...] = ()
-
-    @property
-    def workflow(self) -> Workflow:
-        return self.known.workflow
-
-    @property
-    def read_resources(self) -> dict[str, frozenset[str]]:
-        """Which resources of the stopped steps were fetched, as the steps declare them."""
-        steps = {pause.step for pause in self.pauses}
-        read = {trace.step.name: trace.read_resources for trace in self.traces if trace.step.name in steps}
-        return read | {blocked.step.name: blocked.read_resources for blocked in self.blocked}
-
-    @property
-    def changed_arguments(self) -> dict[str, Json]:
-        """The arguments of this invocation that differ from the stored ones. A resume without them uses the stored
-        ones. Raises `StoreError`."""
-        arguments = self.task.arguments if self.task else None
-        if not isinstance(arguments, Mapping):
-            return {}
-        names = self.known.texts.keys() - self.workflow.secrets
-        return {
-            name: self.known.arguments[name] for name in sorted(names) if self.known.texts[name] != arguments.get(name)
-        }
-
-    @property
-    def pause(self) -> PauseReason | None:
-        """Why the first of the stopped steps has stopped; `None` if no step has."""
-        return self.pauses[0] if self.pauses else None
-
-    @property
-    def suspends(self) -> bool:
-        """Whether its stopped steps only wait: for a person, a callback or a time."""
-        return suspends(self.pauses)
-
-    @property
-    def statuses(self) -> Mapping[str, StepStatus]:
-        """Each step's status, by name, in order."""
-        return self.known.statuses
-
-
-class OpenRun:
-    """A run in progress: what it knows, and what it has not written yet.
+        store: The task store; `None` if the server has none.
+        sleep: Waits the given number of seconds before a write is tried again.
 
     Attributes:
         lease: The run's claim on its task; `None` for a run without a task.
         task_id: The id of the task, for idempotency keys. It stays when the run continues without its task, because a
             late request may still create that task.
-        written: How many of the traces have been written.
-        oversized: The task variables whose values were too large to store.
+        known: What is known: arguments, statuses, outputs and variables.
         lost_results: Why the stored result of a completed step is not available, by step.
-        persisted: Whether the store has everything that happened; `unknown` if that is not known.
-        stored: Whether the last write was made.
-        unsure: The steps that a write of this run may or may not have written.
+        traces: The steps that are settled.
         started: The steps that this run has started.
         running: How many calls of a step run in other threads, by step.
-        stops: Why steps could not be settled, by step, and what was read for them.
+        stops: The steps that could not be settled, each with the reason.
         is_over: Whether the run cannot write to its task any more.
-        lists: The calls of steps with `each`, by step.
+        lists: The calls of lists, by step.
         early: The answers and callbacks that came before their steps were reached, by step.
     """
 
     def __init__(
         self,
+        host: Host,
+        store: TaskStore | None,
         workflow: Workflow,
         run_input: RunInput,
-        lease: Lease | None,
-        variables: TaskVariables,
-        statuses: dict[str, StepStatus],
-        move: Move | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        rng: Callable[[], float] = random_fraction,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self.host = host
         self.workflow = workflow
         self.input = run_input
-        self.lease = lease
-        self.task_id = None if lease is None else lease.task.task_id
-        self.statuses = statuses
-        self.move = move
+        self.rng = rng
+        self.secrets = secrets_of(workflow.secrets, run_input.texts, run_input.arguments)
+        self.lease: Lease | None = None
+        self.task_id: str | None = None
+        self.move: Move | None = None
+        self.statuses = dict.fromkeys((step.name for step in workflow.steps), StepStatus.PENDING)
         self.outputs: dict[str, Json] = {}
         self.lost_results: dict[str, str] = {}
-        self.secrets = secrets_of(workflow.secrets, run_input.texts, run_input.arguments)
-        self.traces: list[StepTrace] = []
+        self.traces: list[StepRun] = []
         self.started: set[str] = set()
         self.running: dict[str, int] = {}
-        self.stops: dict[str, tuple[Stop, Blocked | None]] = {}
+        self.stops: dict[str, StepRun] = {}
         self.is_over = False
-        self._first_open = 0
         self.lists: dict[str, ListRun] = {}
-        self.early: dict[str, Json] = {}
         self.items: dict[str, Items] = {}
-        self.written = 0
-        self.oversized: set[str] = set()
-        self.refused: set[str] = set()
-        self.persisted: Persisted = True
-        self.stored = True
-        self.unsure: set[str] = set()
-        self.use_variables(variables)
+        self.early: dict[str, Json] = {}
+        self._first_open = 0
+        self._store = store
+        self._clock = clock
+        self._writer = RunWriter(self, store, sleep, rng)
+        self.use_variables(TaskVariables({}))
 
     def use_variables(self, variables: TaskVariables) -> None:
         run_input, self.variables = self.input, variables
@@ -422,41 +153,449 @@ class OpenRun:
             items=self.items,
         )
 
-    # Which calls run
+    @property
+    def task(self) -> TaskRecord | None:
+        """The task as it was last read or written."""
+        return self.lease.task if self.lease else None
 
-    def stop_at(self, step: Step, stop: Stop, blocked: Blocked | None = None) -> None:
-        """Note why a step could not be settled."""
-        self.stops[step.name] = stop, blocked
-        self.is_over = self.is_over or isinstance(stop, TaskOver | Superseded)
+    @property
+    def last_write(self) -> LastWrite:
+        return self._writer.last
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the last write was made."""
+        return self._writer.last.made
+
+    def now_ms(self) -> int:
+        return self._store.now_ms() if self._store else time.time_ns() // 1_000_000
+
+    # Start and resume
+
+    def start(self) -> EndedRun:
+        """Run the workflow from its first step. Create a task if the workflow is durable and there is a store.
+
+        Raises:
+            StoreBusy: the store is overloaded. Nothing was run.
+        """
+        lease = self._create() if self.workflow.durable else None
+        if lease is not None:
+            self._use_lease(lease)
+        return self._finish()
+
+    def _create(self) -> Lease | None:
+        owner = self.input.owner
+        if self._store is None or owner is None:
+            cause = "there is no task store" if self._store is None else "the caller has no identity"
+            logger.warning("workflow %s runs without a task: %s", self.workflow.name, cause)
+            return None
+        claim = new_claim(self.host, self._store)
+        if self.input.start is not None:
+            claim = structs.replace(claim, until_ms=self.input.start.until_ms)
+        task = new_task(self.workflow, self.input, owner, claim)
+        try:
+            return self._begin_lease(self._store, self._store.create(task))
+        except StoreBusy:
+            raise
+        except StoreError as error:
+            if isinstance(error, OutcomeUnknown) and error.current:
+                logger.exception("task %s: whether it was created is not known", error.current.task_id)
+                return self._begin_lease(self._store, error.current, unsure=True)
+            logger.exception("workflow %s runs without a task: it could not be created", self.workflow.name)
+            return None
+
+    def _begin_lease(self, store: TaskStore, task: TaskRecord, *, unsure: bool = False) -> Lease:
+        lease = Lease(store, task, self.host.left_ms, self._clock, unsure=unsure)
+        if self.input.start is not None and not lease.lasts():
+            # The function stood still. An equal call may have found no task, and may have started another run. Or it
+            # has taken over this task, which is then left to it.
+            try:
+                store.cancel(task.owner, task.task_id, lease.current_claim)
+            except StoreError:
+                logger.warning("task %s was created too late and is not cancelled", task.task_id, exc_info=True)
+            raise StoreBusy("the task was created too late")
+        return lease
+
+    def _use_lease(self, lease: Lease) -> None:
+        self.lease, self.task_id, self.host.pulse = lease, lease.task.task_id, lease.pulse
+        self.use_variables(TaskVariables(lease.task.variables))
+
+    def resume(self, task: TaskRecord) -> EndedRun:
+        """Continue from a task's stored state. Settled steps are not run again; later steps use their results.
+
+        The caller has claimed the task and checked that its completed steps are the same in this definition.
+
+        Raises:
+            StoreUnavailable: a result that is stored outside the item cannot be read now. Nothing was run.
+        """
+        if self._store is not None:
+            self._use_lease(Lease(self._store, task, self.host.left_ms, self._clock))
+        workflow, statuses = self.workflow, statuses_under(task, self.workflow)
+        self.statuses.update(statuses)
+        self.move = move_to(workflow, task)
+        completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
+        steps = [step for step in workflow.steps if not statuses[step.name].settled]
+        lists = [f"{prefix}{step.name}" for step in steps for prefix in (ELEMENTS_PREFIX, ITEMS_PREFIX)]
+        lists = [name for name in lists if name in task.variables]
+        read_ahead(task.variables, [*(f"{RESULT_PREFIX}{step.name}" for step in completed), *lists])
+        for name in lists:
+            with suppress(ValueLost):  # `decide_items` reports it
+                task.variables[name]
+        for step in completed:
+            self._replay(step)
+        for step in workflow.steps:
+            if statuses[step.name] is StepStatus.SKIPPED:
+                skipped = Skipped(_why_skipped(step, task))
+                self.traces.append(StepRun(step, outcome=skipped, replayed=True, written=True))
+        self._hold_early()
+        return self._finish()
+
+    def _replay(self, step: Step) -> None:
+        value: Json
+        try:
+            value = self.variables.get(f"{RESULT_PREFIX}{step.name}")
+        except ValueLost as lost:
+            value = {"error": str(lost)}
+            self.lost_results[step.name] = str(lost)
+        else:
+            self.outputs[step.name] = value
+        this = StepRun(step, outcome=Succeeded(value), replayed=True, written=True)
+        if step.tool is None:
+            this.resources = resources.fetch_all(step.resources, step, self.known, self.host)
+        elif not isinstance(step, ListStep):
+            this.arguments = self._replayed_arguments(step)
+        self.traces.append(this)
+
+    def _replayed_arguments(self, step: Step) -> JsonObject:
+        """The arguments of a completed step's call, which a continuation or an earlier run made."""
+        try:
+            arguments = shown_call(self.variables, step.name)
+        except ValueLost:
+            arguments = None
+        return RemainingCalls(self.known, self.host).arguments(step) if arguments is None else arguments
+
+    # The steps, then the last write
+
+    def _finish(self) -> EndedRun:
+        self._take_answers()
+        while True:
+            self._run_steps()
+            self._note_job()
+            over = self.over
+            if over is not None:
+                self._writer.note_failed(over=True)
+                break
+            over = self._writer.write(last=True)
+            if over is None and self._take_all_settled():
+                continue
+            # If the task has expired or was deleted, the pauses are kept: the client can still make the other calls.
+            over = None if over == TaskOver(None) else over
+            break
+        return self._with_repeats(self._ended(over))
+
+    def _run_steps(self) -> None:
+        """Make all calls that can be made. Steps that could not be settled are in `stops`."""
+        threads = self.host.threads() if self.workflow.is_parallel else None
+        try:
+            while True:
+                this = self._next()
+                if this is not None and threads is not None and this.step.in_thread:
+                    self._perform_in_thread(this, threads)
+                elif this is not None:
+                    self._end(self._perform(this, self.host, self.lease))
+                elif threads is not None and self.running:
+                    self._end(threads.next())
+                else:
+                    self._update_questions()
+                    return
+        finally:
+            if threads is not None:
+                threads.close()
+
+    def _next(self) -> StepRun | None:
+        """What runs next, a step or an element of a list; `None` if nothing can start now."""
+        while not self.is_over:
+            of_list = self._list_with_room() if self.lists else None
+            step: Step | None = of_list
+            if of_list is None and self._running_steps < self.workflow.parallel:
+                step = next(self.workflow.ready(self.statuses, self.started, self._first_open_place()), None)
+            if step is None:
+                return None
+            try:
+                this: StepRun | None = self._start(step) if of_list is None else of_list.next_call(self)
+            except Exception as error:  # noqa: BLE001 - `_fail_internally` logs it
+                self._end(self._fail_internally(StepRun(step), error))
+                continue
+            if this is not None:
+                return this
+        return None
+
+    def _start(self, step: Step) -> StepRun | None:
+        """Start a step; `None` if the step is skipped, cannot start, or does nothing more."""
+        self.started.add(step.name)
+        this = StepRun(step)
+        decision = self.known.decide_condition(step)
+        if decision is False:
+            self._skip(step)
+            return None
+        if decision is True:
+            if self._use_early(step):
+                return None
+            this.stop = step.may_start(self, this)
+        else:
+            this.stop = decision
+        if this.stop is not None:
+            self.stop_at(this)
+            return None
+        if self.host.announces:
+            number = sum(status.settled for status in self.statuses.values()) + self._running_steps + 1
+            task_id = self.lease.task.task_id if self.lease else None
+            self.host.announce(number, len(self.workflow.steps), step.name, task_id)
+        next_call: StepRun | None = step.start(self, this)
+        return next_call
+
+    def _perform_in_thread(self, this: StepRun, threads: Threads) -> None:
+        self.running[this.step.name] = self.running.get(this.step.name, 0) + 1
+        if self.lease is None:
+            threads.start(lambda host: self._perform(this, host, None), None)
+            return
+        this.variables = self.variables.branch()
+        lease = ThreadLease(self.lease, threads.ask)
+        threads.start(lambda host: self._perform(this, host, lease), lease.pulse)
+
+    def _perform(self, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> StepRun:
+        """Do a step, perhaps in another thread. Even an internal error of Baton becomes a pause reason, so that earlier
+        results are still written."""
+        try:
+            this.step.perform(self, this, host, lease)
+        except Exception as error:  # noqa: BLE001 - `_fail_internally` logs it
+            return self._fail_internally(
+                StepRun(
+                    this.step,
+                    index=this.index,
+                    variables=this.variables,
+                    begun_ms=this.begun_ms,
+                    begun_s=this.begun_s,
+                ),
+                error,
+            )
+        return this
+
+    def _fail_internally(self, this: StepRun, error: Exception) -> StepRun:
+        step = this.step
+        text = self.secrets.hide_text(self.host.words(step.tool or step.name, error))
+        logger.error("workflow %s: step %s: %s", self.workflow.name, step.name, text, exc_info=error)
+        self.fail(this, Failed(text, error_id=self.host.error_id(error)))
+        return this
+
+    def _end(self, this: StepRun) -> None:
+        name = this.step.name
+        if name in self.running:
+            self.running[name] -= 1
+            if not self.running[name]:
+                del self.running[name]
+        if this.variables is not None:
+            self.variables.merge(this.variables)
+        this.step.end(self, this)
+
+    def _first_open_place(self) -> int:
+        """The place of the first step that is not settled."""
+        steps, index = self.workflow.steps, self._first_open
+        while index < len(steps) and self.statuses[steps[index].name].settled:
+            index += 1
+        self._first_open = index
+        return index
+
+    @property
+    def _running_steps(self) -> int:
+        """How many steps have started and not ended."""
+        if not self.lists:
+            return len(self.running)
+        waiting = {name for name, list_run in self.lists.items() if list_run.waiting}
+        return len(self.running.keys() | waiting - self.stops.keys())
+
+    def _list_with_room(self) -> ListStep | None:
+        """The first list of which another call can begin now."""
+        for name, list_run in self.lists.items():
+            step = list_run.step
+            if list_run.waiting and name not in self.stops and self.running.get(name, 0) < step.parallel:
+                return step
+        return None
+
+    # What the kinds of steps use
+
+    def begin(self, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> Stop | None:
+        """Note when a call begins. If it cannot begin now, return why: too little time is left, or another run has the
+        task or could take it soon."""
+        if not host.may_start():
+            return DeadlineExceeded(this.step.name, this.step.tool or "")
+        if lease is None:
+            return None
+        begun_ms = lease.begin()
+        if isinstance(begun_ms, int):
+            this.begun_ms, this.begun_s = begun_ms, self._clock()
+            return None
+        return begun_ms or DeadlineExceeded(this.step.name, this.step.tool or "")
+
+    def check_claim(self, step: Step, host: Host, lease: Lease | ThreadLease | None) -> Stop | None:
+        """Why a step that has waited for something must not go on; `None` if it can."""
+        return None if lease is None or lease.is_safe() else self.begin(StepRun(step), host, lease)
+
+    def known_to(self, this: StepRun) -> Known:
+        """What is known to a call: for that of an element, also the element."""
+        return self.known if this.index is None else self.known.at(self.items[this.step.name].elements[this.index])
+
+    def fetch_before(self, this: StepRun, host: Host) -> Failed | None:
+        return resources.fetch_before(this, self.known_to(this), host)
+
+    def fetch_after(self, this: StepRun, uris: Sequence[str], known: Known, host: Host) -> None:
+        this.after = resources.fetch_all(uris, this.step, known, host)
+        this.timing = self.timing(this)
+
+    def stop_before(self, this: StepRun, stop: Stop) -> None:
+        """Note why a tool is not called."""
+        if isinstance(stop, TaskOver | Superseded):
+            this.stop = stop
+            return
+        reason = stop.without_secrets(self.secrets.hide_text)
+        if this.index is not None:
+            # The same call would lack the value again, also if the step is retryable.
+            this.failed = Failed(reason.as_error(), cause=ToolError(reason.as_error(), retryable=False))
+            return
+        # If the model has made the call and a person has denied it, the model is not asked for the values again.
+        denied = denied_call(self.variables, this.step.name) if stop.remedy is Remedy.VALUES else None
+        this.stop = reason if denied is None else approval_pause(this.step.name, denied)
+
+    def tool_call(self, this: StepRun, prepared: Prepared, earlier_attempts: int) -> ToolCall:
+        """Which call this is, at its first attempt in this run."""
+        step, lease, index = this.step, self.lease, this.index
+        name = step.name if index is None else item_name(step.name, index)
+        task, attempt_name = (None, "") if lease is None else (lease.task, f"run:{lease.current_claim.number}")
+        return ToolCall(
+            self.workflow,
+            step,
+            name,
+            task,
+            is_turn=True,
+            is_item=index is not None,
+            by=attempt_name,
+            secrets=self.secrets,
+            number=1 + earlier_attempts,
+            key=self._key(step, name, prepared),
+        )
+
+    def _key(self, step: Step, name: str, prepared: Prepared) -> Key | None:
+        """The idempotency key of all attempts of a call; `None` for a single call of a run without a task, which gets
+        a key of its own."""
+        if self.task_id is None:
+            return own_key() if step.retry else None
+        return step_key(self.task_id, name, partial(self.host.canonical, prepared.name, prepared.arguments))
+
+    def next_attempt_ms(self, this: StepRun) -> int | None:
+        """When a worker makes the next attempt of a failed call, epoch milliseconds; `None` if none can be made."""
+        if this.retry_s is None or self.lease is None:
+            return None
+        now_ms = self.now_ms()
+        until_ms = self.end_of_wait(now_ms + round(this.retry_s * 1000), now_ms)
+        return until_ms if isinstance(until_ms, int) else None
+
+    def succeed(self, this: StepRun, value: Json, arguments: JsonObject | None = None) -> None:
+        """Note the result of a step."""
+        if self.secrets.hide(value) != value:
+            text = "workflow %s, step %s: the result of %s has a secret argument in it and is stored; leave it out"
+            logger.warning(text, self.workflow.name, this.step.name, this.step.tool)
+        this.arguments, this.outcome = arguments, Succeeded(value)
+        this.stored_call, this.timing = self._call_to_store(this), self.timing(this)
+
+    def fail(self, this: StepRun, failed: Failed, arguments: Mapping[str, Json] | None = None) -> None:
+        """Note the failure of a step. The error is stored, and it may quote the arguments."""
+        this.failed = failed = structs.replace(failed, error=self.secrets.hide_text(failed.error))
+        this.arguments, this.outcome = arguments, Failed(failed.error)
+        this.stored_call, this.timing = self._call_to_store(this), self.timing(this)
+        if this.index is None and this.stop is None:
+            step = this.step
+            this.stop = pause_after(failed, step, step.name, step.tool or "", this.unread, self._shown_key(this))
+
+    def _shown_key(self, this: StepRun) -> str | None:
+        """The idempotency key of a step's call, for texts."""
+        if self.task_id is None or this.arguments is None:
+            return None
+        return repeat(this.step, this.arguments, self.known, self.task_id, self.host.canonical).key
+
+    def _call_to_store(self, this: StepRun) -> JsonObject | None:
+        """The arguments to store with the result: none, unless a person has given some of them."""
+        if this.arguments is None or this.step.name not in self.input.answers:
+            return None
+        return stored_call(this.arguments, hidden_in(this.arguments, this.step.arguments, self.workflow.secrets))
+
+    def timing(self, this: StepRun) -> Timing | None:
+        """The timing of a step that has ended; `None` for a run without a task."""
+        if this.begun_ms is None:
+            return None
+        return Timing(this.begun_ms, round((self._clock() - this.begun_s) * 1000))
+
+    def end_of_wait(self, until_ms: int, now_ms: int) -> int | str:
+        """The end of a wait if the task lives longer, extended if necessary; otherwise the error of the step."""
+        if self._store is None or self.lease is None:
+            return until_ms
+        with suppress(StoreError):  # the run's write finds out if the task is over
+            ttl_ms = until_ms - now_ms + AFTER_WAITS_MS
+            least_ms = ttl_ms - AFTER_WAITS_MS // 2  # most tasks were created with a sufficient lifetime
+            self.lease.task = self._store.jobs.extend(self.lease.task, ttl_ms, least_ms)
+        task = self.lease.task
+        ends_ms = task.created_ms + task.ttl_ms
+        if until_ms < ends_ms:
+            return until_ms
+        return f"it waits until {timestamp(until_ms)}, and its task ends at {timestamp(ends_ms)}; give it a longer ttl"
+
+    def settle(self, this: StepRun) -> None:
+        """Note how a step ended."""
+        name = this.step.name
+        self.statuses[name] = status_of(this.outcome)
+        if isinstance(this.outcome, Succeeded):
+            self.outputs[name] = this.outcome.value
+        self.traces.append(this)
+
+    def write(self) -> Over | None:
+        """Write what has not been written; return why the run cannot write to its task any more, if it cannot."""
+        return self._writer.write(last=False)
+
+    def write_checkpoint(self, step: Step) -> None:
+        if (over := self.write()) is not None:
+            self.stop_at(StepRun(step, stop=over))
+
+    # Stopped steps
+
+    def stop_at(self, this: StepRun) -> None:
+        """Note that a step could not be settled."""
+        self.stops[this.step.name] = this
+        self.is_over = self.is_over or isinstance(this.stop, TaskOver | Superseded)
 
     @property
     def over(self) -> Over | None:
         """Why the run cannot write to its task any more."""
-        return next((stop for stop, _ in self.stops.values() if isinstance(stop, TaskOver | Superseded)), None)
+        return next((this.stop for this in self.stops.values() if isinstance(this.stop, TaskOver | Superseded)), None)
 
     @property
     def pauses(self) -> list[PauseReason]:
         """Why steps have stopped, in the order of the steps."""
-        stops = (self.stops[step.name][0] for step in self.workflow.steps if step.name in self.stops)
-        return [stop for stop in stops if not isinstance(stop, TaskOver | Superseded)]
+        stops = (self.stops[step.name].stop for step in self.workflow.steps if step.name in self.stops)
+        return [stop for stop in stops if stop is not None and not isinstance(stop, TaskOver | Superseded)]
 
-    def update_questions(self, host: Host) -> None:
+    def _update_questions(self) -> None:
         """Let the first stopped question ask all questions whose values are known now, and the others only themselves.
         Steps that ran at the same time may have ended after the run has stopped at the first question."""
-        is_first = True
-        for step in self.workflow.steps:
-            stop, blocked = self.stops.get(step.name, (None, None))
-            if not isinstance(stop, AnswersRequired):
-                continue
-            pause = self.known.answers_pause(step, host)
-            if isinstance(pause, AnswersRequired) and not is_first:
-                own_questions = tuple(question for question in pause.questions if question.name == step.name)
+        steps = (self.stops[step.name] for step in self.workflow.steps if step.name in self.stops)
+        for number, this in enumerate(this for this in steps if isinstance(this.stop, AnswersRequired)):
+            pause = self.known.answers_pause(this.step, self.host)
+            if isinstance(pause, AnswersRequired) and number:
+                own_questions = tuple(question for question in pause.questions if question.name == this.step.name)
                 pause = structs.replace(pause, questions=own_questions)
-            self.stops[step.name] = pause, blocked
-            is_first = False
+            this.stop = pause
 
-    def note_job(self, job_id: str | None) -> None:
+    def _note_job(self) -> None:
         """Note in the task whether the background job of this run waits, so that it is woken."""
+        job_id = self.host.job_id
         # While the client is asked, the other steps wait.
         pauses = [pause for pause in self.pauses if not isinstance(pause, AnswersRequired)]
         waits = not self.over and suspends(pauses)
@@ -467,179 +606,7 @@ class OpenRun:
         if job_id is not None and tuple(jobs) != noted_jobs:
             self.variables.note(WAITING_JOBS, jobs[0] if len(jobs) == 1 else jobs)
 
-    def first_open(self) -> int:
-        """The place of the first step that is not settled."""
-        steps, index = self.workflow.steps, self._first_open
-        while index < len(steps) and self.statuses[steps[index].name].settled:
-            index += 1
-        self._first_open = index
-        return index
-
-    @property
-    def running_steps(self) -> int:
-        """How many steps have started and not ended."""
-        if not self.lists:
-            return len(self.running)
-        waiting = {name for name, list_run in self.lists.items() if list_run.waiting}
-        return len(self.running.keys() | waiting - self.stops.keys())
-
-    def list_with_room(self) -> ListStep | None:
-        """The first step with a list of which another call can begin now."""
-        for name, list_run in self.lists.items():
-            if list_run.waiting and name not in self.stops and self.running.get(name, 0) < list_run.step.parallel:
-                return list_run.step
-        return None
-
-    def begin_list(self, step: ListStep, call: StepCall, items: Items) -> None:
-        # Elements are stored even without results: a later run uses the same ones.
-        items.is_changed = items.stored is None
-        items.version = self.task.version if self.task else 0
-        self.items[step.name] = items
-        stored = self.variables.get(f"{TRIED_PREFIX}{step.name}")
-        is_known = step.retry is not None and not items.replaced and isinstance(stored, Mapping)
-        retries = stored.items() if is_known and isinstance(stored, Mapping) else ()
-        times = {int(index): (int(number), int(until_ms)) for index, (number, until_ms) in cast("Any", retries)}
-        self.lists[step.name] = ListRun(step, call, items, items.open, times)
-
-    def note_retry(self, step: Step, index: int, attempts: int, until_ms: int) -> None:
-        """Note that the next attempt of an element's call waits; or, without attempts, that it does not."""
-        list_run = self.lists[step.name]
-        if attempts:
-            list_run.retries[index] = attempts, until_ms
-        elif list_run.retries.pop(index, None) is None:
-            return
-        stored = {str(element): list(times) for element, times in list_run.retries.items()}
-        self.variables.note(f"{TRIED_PREFIX}{step.name}", stored)
-
-    def end_item(self, result: CallEnded) -> None:
-        """Note how the call of an element ended."""
-        list_run, index = self.lists[result.call.step.name], result.call.index
-        if index is not None and (result.failed is not None or result.trace is not None):
-            self.note_retry(result.call.step, index, 0, 0)
-        if index is not None and result.failed is not None:
-            list_run.failed[index] = result.failed
-        elif index is not None and result.trace is not None and isinstance(result.trace.outcome, Succeeded):
-            list_run.items.known[index] = result.trace.outcome.value
-            list_run.items.is_changed = True
-            list_run.unwritten += 1
-        if result.trace is not None and result.trace.attempts:
-            list_run.calls += 1
-            list_run.attempts += result.trace.attempts
-        if result.stop is None:
-            return
-        if isinstance(result.stop, ApprovalRequired | ApprovalDenied):
-            list_run.note_stop(result.stop)
-        else:
-            self.stop_at(result.call.step, result.stop)
-
-    def known_at(self, call: StepCall) -> Known:
-        """What is known to a call: for that of an element, also the element."""
-        return self.known if call.index is None else self.known.at(self.items[call.step.name].elements[call.index])
-
-    # What is written
-
-    def unwritten_items(self) -> dict[str, Items]:
-        """The lists with results that were not written, and those whose steps were settled since the last write."""
-        settled = {trace.step.name for trace in self.traces[self.written :]}
-        return {name: step_items for name, step_items in self.items.items() if step_items.is_changed or name in settled}
-
-    @property
-    def task(self) -> TaskRecord | None:
-        """The task as it was last read or written."""
-        return self.lease.task if self.lease else None
-
-    def unwritten(self, task: TaskRecord) -> list[StepTrace]:
-        """The traces that must still be written to the task in its present state.
-
-        After a write with an unknown outcome, the stored result of a step may be this run's or that of a later call,
-        which must not be overwritten. So a step of that write is left out if it is stored as completed, or if it has
-        failed in this run and its stored result has changed.
-        """
-        statuses = statuses_of(task)
-        return [trace for trace in self.traces[self.written :] if not self._may_be_stored(trace, task, statuses)]
-
-    def _may_be_stored(self, trace: StepTrace, task: TaskRecord, statuses: Mapping[str, StepStatus]) -> bool:
-        """Whether a write with an unknown outcome included the step, and the step is completed or has another result
-        than when this run last read or wrote the task."""
-        name, last_task = f"{RESULT_PREFIX}{trace.step.name}", self.task
-        if trace.step.name not in self.unsure:
-            return False
-        if statuses.get(trace.step.name) is StepStatus.COMPLETED or not isinstance(trace.outcome, Failed):
-            return statuses.get(trace.step.name) is StepStatus.COMPLETED
-        try:
-            return last_task is not None and last_task.variables.get(name) != task.variables.get(name)
-        except StoreError:
-            return True
-
-    def note_written(self, task: TaskRecord, traces: Sequence[StepTrace], items: Mapping[str, Items]) -> None:
-        """Note that these traces and lists were written.
-
-        A step that was left out stays unsure if the task has another result for it than this run: a later call may have
-        written it, or an earlier one whose result this run never replaced.
-        """
-        # Write each value once only: another request may have changed it since.
-        self.use_variables(TaskVariables(task.variables))
-        for name, step_items in items.items():
-            list_run = self.lists[name]
-            list_run.items.stored = list_in(task.variables, name) or step_items.stored
-            list_run.items.replaced, list_run.items.dropped = False, frozenset()
-            list_run.items.version, list_run.items.is_changed, list_run.unwritten = task.version, False, 0
-        if self.unsure:
-            written_names = {trace.step.name for trace in traces}
-            omitted_traces = [trace for trace in self.traces[self.written :] if trace.step.name not in written_names]
-            self.unsure -= written_names.union(trace.step.name for trace in omitted_traces if _is_stored(trace, task))
-        self.written = len(self.traces)
-        self.refused |= {trace.step.name for trace in traces if trace.users and not _is_stored(trace, task)}
-        self.stored, self.persisted = True, "unknown" if self.unsure else not self.refused
-
-    def note_oversized(self, task: TaskRecord) -> None:
-        """Note the variables whose values were not stored."""
-        self.oversized.update(task.oversized)
-        for name in task.oversized:
-            if name.startswith(RESULT_PREFIX):
-                try:
-                    task.variables.get(name)
-                except ValueLost as lost:
-                    self.lost_results[name.removeprefix(RESULT_PREFIX)] = str(lost)
-
-    def note_write_failed(self, *, unknown: bool = False, over: bool = False) -> None:
-        """Note that a write failed, or that nothing can be written any more.
-
-        Args:
-            over: Whether the task is over or has another run, so that only steps can be missing.
-        """
-        unwritten_names = {trace.step.name for trace in self.traces[self.written :]} | self.unwritten_items().keys()
-        if unknown:
-            self.unsure |= unwritten_names
-        if unwritten_names or not over:
-            self.stored = False
-            self.persisted = "unknown" if unknown or (unwritten_names and unwritten_names <= self.unsure) else False
-
-    @property
-    def unrecorded(self) -> list[StepTrace]:
-        """The traces that are not in the store, or may not be."""
-        if self.persisted is True:
-            return []
-        return [
-            trace
-            for index, trace in enumerate(self.traces)
-            if not trace.replayed and (index >= self.written or trace.step.name in self.unsure)
-        ]
-
-    def settle(self, trace: StepTrace) -> None:
-        """Note how a step ended."""
-        self.statuses[trace.step.name] = status_of(trace.outcome)
-        if isinstance(trace.outcome, Succeeded):
-            self.outputs[trace.step.name] = trace.outcome.value
-        self.traces.append(trace)
-
-    def reopen(self, step: Step) -> None:
-        """Reopen the last step: the store has another outcome for it, or the outcome is unknown."""
-        self.traces.pop()
-        self.written = min(self.written, len(self.traces))
-        self.unsure.discard(step.name)
-        self.stops.pop(step.name, None)
-        self.statuses[step.name] = StepStatus.PENDING
+    # Steps that other requests complete meanwhile
 
     def settled_meanwhile(self, task: TaskRecord) -> list[Step]:
         """The stopped steps that callbacks or continuations have completed, in a task of this definition."""
@@ -651,21 +618,47 @@ class OpenRun:
         # A value that came early stays unused as long as the condition of its step has no result.
         return [step for step in steps if not is_early(task.variables, step.name) or self.known.may_settle(step)]
 
-    def forget_stop(self, step: Step) -> None:
-        """Forget how this run has ended a step that another request has completed."""
-        self.discard(step)
-        self.stops.pop(step.name, None)
-        self.lists.pop(step.name, None)
-        self.items.pop(step.name, None)
-        self._note_early(step, is_early=False)
+    def _take_all_settled(self) -> bool:
+        """Take the results of stopped steps that callbacks and continuations have completed until the last write, which
+        has kept the claim for them. Returns whether the run goes on."""
+        lease = self.lease
+        if lease is None or self._store is None or lease.released or not self.is_written:
+            return False
+        try:
+            for step in self.settled_meanwhile(lease.task):
+                self.variables.get(f"{RESULT_PREFIX}{step.name}")  # raises before anything has changed
+                self._discard(step)
+                self.lists.pop(step.name, None)
+                self.items.pop(step.name, None)
+                self._note_early(step, is_early=False)
+                self.take_settled(step)
+        except StoreUnavailable:
+            logger.warning("task %s: a new result cannot be read now", lease.task.task_id, exc_info=True)
+            release_claim(self._store, lease.task)
+            lease.released = True
+            return False
+        return True
 
-    def note_replayed(self, step: Step) -> None:
-        """Note that the last trace is of a step that another request has completed meanwhile."""
-        self.written = len(self.traces)
+    def take_settled(self, step: Step) -> None:
+        """Take the result of a stopped step that another request has completed."""
+        self._replay(step)
         self.stops.pop(step.name, None)
         self.statuses[step.name] = StepStatus.COMPLETED
 
-    def take_answers(self) -> None:
+    def reopen(self, step: Step) -> None:
+        """Reopen the last step: the store has another outcome for it, or the outcome is unknown."""
+        self._discard(step)
+        self._writer.forget(step.name)
+        self.stops.pop(step.name, None)
+        self.statuses[step.name] = StepStatus.PENDING
+
+    def _discard(self, step: Step) -> None:
+        """Remove the record of a step, which gets another one."""
+        self.traces = [this for this in self.traces if this.step.name != step.name]
+
+    # Answers and callbacks that come early
+
+    def _take_answers(self) -> None:
         """Settle the questions that this invocation answers. An answer counts as the step's result.
 
         An answer to a question that is skipped is ignored. One whose question is not reached is stored, and waits.
@@ -676,12 +669,12 @@ class OpenRun:
                 continue
             is_reached = self.known.may_settle(step)
             users = tuple(user.name for user in self.workflow.steps if user.uses(step.binding))
-            self.discard(step)
-            self.settle(StepTrace(step, None, (), Succeeded(arguments[name]), users=users))
+            self._discard(step)
+            self.settle(StepRun(step, outcome=Succeeded(arguments[name]), users=users))
             self._note_early(step, is_early=not is_reached)
-        self.hold_early()
+        self._hold_early()
 
-    def hold_early(self) -> None:
+    def _hold_early(self) -> None:
         """Reopen the steps whose values came before their conditions were decided, or before the steps that they need
         were settled. No step uses such a value earlier."""
         for step in self.workflow.steps:
@@ -693,14 +686,14 @@ class OpenRun:
             self.early[step.name] = self.outputs.pop(step.name)
             self.statuses[step.name] = StepStatus.PENDING
 
-    def skip(self, step: Step) -> None:
+    def _skip(self, step: Step) -> None:
         """Skip a step whose condition is false. A value that came before is dropped."""
         self.early.pop(step.name, None)
         self._note_early(step, is_early=False)
-        self.discard(step)
-        self.settle(StepTrace(step, None, (), Skipped(Skip.CONDITION)))
+        self._discard(step)
+        self.settle(StepRun(step, outcome=Skipped(Skip.CONDITION)))
 
-    def use_early(self, step: Step) -> bool:
+    def _use_early(self, step: Step) -> bool:
         """Settle a step whose condition holds by the value that came before. Returns whether there is one."""
         if step.name not in self.early:
             return False
@@ -714,37 +707,72 @@ class OpenRun:
         if is_early or name in self.variables:
             self.variables.note(name, is_early)
 
-    def discard(self, step: Step) -> None:
-        """Remove the trace of a step, which gets another one."""
-        for index, trace in enumerate(self.traces):
-            if trace.step.name == step.name:
-                del self.traces[index]
-                self.written -= index < self.written
-                return
+    # The end
 
-    def ended(self, over: Over | None) -> EndedRun:
-        blocked = [self.stops[step.name][1] for step in self.workflow.steps if step.name in self.stops and not over]
-        indexes = {step.name: index for index, step in enumerate(self.workflow.steps)}
+    def _ended(self, over: Over | None) -> EndedRun:
+        stopped = [self.stops[step.name] for step in self.workflow.steps if step.name in self.stops and not over]
+        places = {step.name: place for place, step in enumerate(self.workflow.steps)}
         return EndedRun(
             known=self.known,
-            traces=tuple(sorted(self.traces, key=lambda trace: indexes[trace.step.name])),
+            traces=tuple(sorted(self.traces, key=lambda this: places[this.step.name])),
             pauses=() if over else tuple(self.pauses),
             task=self.task,
             over=over,
-            persisted=self.persisted,
-            stored=self.stored,
-            oversized=tuple(sorted(self.oversized)),
-            refused=tuple(sorted(self.refused)),
-            blocked=tuple(step for step in blocked if step is not None),
-            retries_ms=tuple(until_ms for run in self.lists.values() for until_ms in run.waits_ms),
+            last_write=self.last_write,
+            blocked=tuple(this for this in stopped if this.outcome is None),
+            retries_ms=tuple(until_ms for of_list in self.lists.values() for until_ms in of_list.waits_ms),
         )
 
+    def _with_repeats(self, ended_run: EndedRun) -> EndedRun:
+        """The ended run, with the steps that it may have repeated and those that another run may repeat."""
+        lease, unrecorded_steps = self.lease, self._writer.unrecorded
+        if lease is None or not (lease.current_claim.interrupted or unrecorded_steps):
+            return ended_run
+        known, task_id, canonical = self.known, lease.task.task_id, self.host.canonical
 
-def _is_stored(trace: StepTrace, task: TaskRecord) -> bool:
-    """Whether the task has this run's result of the step. Any stored result may replace a failure."""
-    if not isinstance(trace.outcome, Succeeded):
-        return True
-    try:
-        return bool(task.variables.get(f"{RESULT_PREFIX}{trace.step.name}") == stored_result(trace.outcome))
-    except StoreError:
-        return False
+        def repeats_of(steps: Iterable[StepRun]) -> tuple[Repeat, ...]:
+            calls = (this for this in steps if this.attempts)
+            return tuple(repeat(this.step, this.arguments, known, task_id, canonical) for this in calls)
+
+        unrecorded = repeats_of(unrecorded_steps)
+        if not lease.current_claim.interrupted:
+            return structs.replace(ended_run, unrecorded=unrecorded)
+        repeated = repeats_of(this for this in self.traces if not this.replayed)
+        may_repeat = open_repeats(known, task_id, canonical)
+        return structs.replace(ended_run, unrecorded=unrecorded, repeated=repeated, open_repeats=may_repeat)
+
+
+def new_claim(host: Host, store: TaskStore) -> Claim:
+    return Claim(new_token(), lease_end(store, host.left_ms), by_worker=host.job_id is not None)
+
+
+def take_task(
+    host: Host,
+    store: TaskStore | None,
+    workflow: Workflow,
+    owner: str,
+    task_id: str,
+    *,
+    named: bool = False,
+    takes_over: bool = False,
+) -> TaskRecord:
+    """Claim a task of this workflow for a resume, and read it.
+
+    Args:
+        named: Whether a call that names the task resumes it.
+        takes_over: Whether the task is only taken from a run that has died.
+
+    Raises:
+        StoreError: as `TaskStore.take`, or there is no store. Nothing was run.
+    """
+    if store is None:
+        raise TaskNotFound
+    claim = structs.replace(new_claim(host, store), named=named, takes_over=takes_over)
+    return store.take(owner, task_id, workflow.name, claim)
+
+
+def _why_skipped(step: Step, task: TaskRecord) -> Skip:
+    """Why an earlier run has skipped a step. A step that has waited was skipped at the end of its wait. Without a
+    condition, it can have been skipped for nothing else."""
+    has_waited = step.when is None or f"{WAIT_PREFIX}{step.name}" in task.variables
+    return Skip.NO_CALLBACK if isinstance(step, Wait) and step.callback is not None and has_waited else Skip.CONDITION

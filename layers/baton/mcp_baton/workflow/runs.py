@@ -1,6 +1,6 @@
 """Runs of workflows: starting one, and resuming a task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -32,13 +32,15 @@ from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text
 from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.definition_changes import conflicting_steps, declared_arguments, given_secrets, statuses_under
-from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skipped
+from mcp_baton.workflow.lease import release_claim
 from mcp_baton.workflow.refusals import DefinitionChanged, WrongWorkflow, unreadable
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.run import EndedRun, RunInput
+from mcp_baton.workflow.run import WorkflowRun, take_task
+from mcp_baton.workflow.run_input import RunInput
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.times import milliseconds
 from mcp_baton.workflow.workflow_tool import takes_null
@@ -104,23 +106,23 @@ def run_workflow(
         takes_over: Whether the task is only resumed if its run has died.
     """
     services = execution.services
-    engine = Engine(host, execution.store, services.clock, sleep=services.sleep)
+    open_run = partial(WorkflowRun, host, execution.store, workflow, clock=services.clock, sleep=services.sleep)
     with services.telemetry.span(f"workflow {workflow.name}"):
         if task_id is None:
-            run = _start(workflow, engine, new_input(execution, workflow, arguments, ttl_ms), starter)
+            run = _start(open_run, new_input(execution, workflow, arguments, ttl_ms), starter)
         else:
-            task = _claim(execution, workflow, engine, task_id, named=named, takes_over=takes_over)
-            run = _resume(execution, workflow, engine, arguments, task, answers, lives_ms)
+            task = _claim(execution, workflow, host, task_id, named=named, takes_over=takes_over)
+            run = _resume(execution, workflow, open_run, arguments, task, answers, lives_ms)
     if run.task is not None and waiting_jobs(run.task.variables):
         _wake_waiting_jobs(execution, run, run.task)
     _add_metrics(execution, run)
     return run
 
 
-def _start(workflow: Workflow, engine: Engine, run_input: RunInput, starter: "Starter | None") -> EndedRun:
+def _start(open_run: Callable[[RunInput], WorkflowRun], run_input: RunInput, starter: "Starter | None") -> EndedRun:
     start = starter.begin() if starter else None
     try:
-        run = engine.start(workflow, structs.replace(run_input, start=start))
+        run = open_run(structs.replace(run_input, start=start)).start()
     except StoreBusy:
         if starter and start:
             starter.forget(start)
@@ -232,7 +234,7 @@ def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, Jso
 def _resume(
     execution: Execution,
     workflow: Workflow,
-    engine: Engine,
+    open_run: Callable[[RunInput], WorkflowRun],
     arguments: JsonObject,
     task: TaskRecord,
     answers: Mapping[str, JsonObject],
@@ -244,14 +246,15 @@ def _resume(
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
         run_input = structs.replace(run_input, answers={**run_input.answers, **answers})
-        return structs.replace(engine.resume(workflow, run_input, task), ignored=run_input.ignored)
+        return structs.replace(open_run(run_input).resume(task), ignored=run_input.ignored)
     except (TaskFinished, TaskNotFound):
         raise
     except ClaimLost as error:
         # This run was slow, and another run has claimed the task.
         raise TaskHeld(error.current.claim.until_ms if error.current.claim else 0, error.current) from error
     except Exception as error:
-        engine.release_claim(task)
+        if execution.store is not None:
+            release_claim(execution.store, task)
         if isinstance(error, StoreError):
             raise unreadable(task.task_id, error) from error
         raise
@@ -316,12 +319,12 @@ def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tup
 
 
 def _claim(
-    execution: Execution, workflow: Workflow, engine: Engine, task_id: str, *, named: bool, takes_over: bool
+    execution: Execution, workflow: Workflow, host: ServerHost, task_id: str, *, named: bool, takes_over: bool
 ) -> TaskRecord:
     _, owner = execution.own_tasks()
     try:
         execution.check_own(task_id)
-        return engine.take(workflow, owner, task_id, named=named, takes_over=takes_over)
+        return take_task(host, execution.store, workflow, owner, task_id, named=named, takes_over=takes_over)
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise
     except StoreError as error:

@@ -3,6 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mcp_baton.workflow.host import Host
+from mcp_baton.workflow.lease import Lease, ThreadLease
+from mcp_baton.workflow.step_run import StepRun
+from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.step import Step, sources_by_name, uris
 
 
@@ -46,3 +50,14 @@ class Fetch(Step):
             checkpoint=checkpoint,
             faults=faults,
         )
+
+    def perform(self, run: OpenRun, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> None:
+        if (failed := run.fetch_before(this, host)) is not None:
+            run.fail(this, failed)
+            return
+        missing = run.known.missing_uri(self)
+        # Reading the resources may have taken so long that another run has the task by now.
+        if (stop := run.check_claim(self, host, lease) or missing) is not None:
+            run.stop_before(this, stop)
+        else:
+            run.succeed(this, None)

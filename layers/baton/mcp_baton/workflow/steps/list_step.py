@@ -1,13 +1,22 @@
 """A step that calls a tool for each element of a list (docs/workflows.md, Lists)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
+from msgspec import Struct, field, structs
+
+from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import TRIED_PREFIX, timestamp
 from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Succeeded
+from mcp_baton.workflow.items import Items, failed_items
+from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, FailedItem, StepFailed, Waiting, pause_after
 from mcp_baton.workflow.sources import Source, as_source, source_json
+from mcp_baton.workflow.step_run import StepRun
+from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.retry import Retry
-from mcp_baton.workflow.steps.step import source_from
+from mcp_baton.workflow.steps.step import Step, source_from
 from mcp_baton.workflow.steps.tool_step import ToolStep
 
 
@@ -57,6 +66,104 @@ class ListStep(ToolStep):
         )
         self.__dict__.update(each=as_source(source_from(each)), parallel=parallel)
 
+    def start(self, run: OpenRun, this: StepRun) -> None:
+        """Begin the list. `next_call` gives the calls of its elements."""
+        items = run.known.decide_items(self)
+        if isinstance(items, Items):
+            # Elements are stored even without results: a later run uses the same ones.
+            items.is_changed = items.stored is None
+            items.version = run.task.version if run.task else 0
+            run.items[self.name] = items
+            run.lists[self.name] = ListRun(this, self, items, items.open, self._stored_retries(run, items))
+            self._end_if_done(run)
+        elif isinstance(items, str):
+            run.fail(this, Failed(items))
+            self.end(run, this)
+        else:
+            this.stop = items.without_secrets(run.secrets.hide_text)
+            run.stop_at(this)
+
+    def _stored_retries(self, run: OpenRun, items: Items) -> dict[int, tuple[int, int]]:
+        stored = run.variables.get(f"{TRIED_PREFIX}{self.name}")
+        if self.retry is None or items.replaced or not isinstance(stored, Mapping):
+            return {}
+        times = cast("Mapping[str, tuple[int, int]]", stored)
+        return {int(index): (int(number), int(until_ms)) for index, (number, until_ms) in times.items()}
+
+    def next_call(self, run: OpenRun) -> StepRun | None:
+        """The call of the next element; `None` if it cannot start, or if a continuation has its result."""
+        list_run = run.lists[self.name]
+        if list_run.waiting[0] in list_run.items.done:
+            del list_run.waiting[0]
+            self._end_if_done(run)
+            return None
+        until_ms = list_run.retry_ms(list_run.waiting[0])
+        if until_ms > run.now_ms():
+            del list_run.waiting[0]
+            list_run.note_stop(Waiting(self.name, "time", timestamp(until_ms), ""))
+            self._end_if_done(run)
+            return None
+        this = StepRun(self, index=list_run.waiting[0])
+        stop = run.begin(this, run.host, run.lease)
+        if stop is None:
+            del list_run.waiting[0]
+            return this
+        run.stop_at(StepRun(self, stop=stop))
+        return None
+
+    def end(self, run: OpenRun, this: StepRun) -> None:
+        """Note how the call of an element ended, or the whole list."""
+        if this.index is None:
+            Step.end(self, run, this)
+            return
+        list_run = run.lists[self.name]
+        until_ms = run.next_attempt_ms(this) if this.failed and self.retry else None
+        if until_ms is not None:
+            self._note_retry(run, this.index, this.attempts, until_ms)
+            list_run.note_stop(Waiting(self.name, "time", timestamp(until_ms), ""))
+        else:
+            if this.failed or this.outcome:
+                self._note_retry(run, this.index, 0, 0)
+            list_run.note(this)
+            if isinstance(this.stop, ApprovalRequired | ApprovalDenied):
+                list_run.note_stop(this.stop)
+            elif this.stop is not None:
+                run.stop_at(StepRun(self, stop=this.stop))
+        self._end_if_done(run)
+
+    def _note_retry(self, run: OpenRun, index: int, attempts: int, until_ms: int) -> None:
+        """Note that the next attempt of an element's call waits; or, without attempts, that it does not."""
+        retries = run.lists[self.name].retries
+        if attempts:
+            retries[index] = attempts, until_ms
+        elif retries.pop(index, None) is None:
+            return
+        run.variables.note(
+            f"{TRIED_PREFIX}{self.name}", {str(element): list(times) for element, times in retries.items()}
+        )
+
+    def earlier_attempts(self, run: OpenRun, this: StepRun) -> int:
+        if this.index is None:
+            return 0
+        of_list: ListRun = run.lists[self.name]
+        attempts, _ = of_list.retries.get(this.index, (0, 0))
+        return attempts
+
+    def _end_if_done(self, run: OpenRun) -> None:
+        """Settle the step if its calls have all ended. A list with a checkpoint is also written from time to time."""
+        list_run = run.lists[self.name]
+        if list_run.waiting or self.name in run.running or self.name in run.stops:
+            # The results of a list grow, so not each of them is written at once.
+            if self.checkpoint and list_run.unwritten >= self.parallel:
+                run.write_checkpoint(self)
+        elif list_run.stop is not None and not list_run.failed:
+            run.stop_at(StepRun(self, stop=list_run.stop))
+        else:
+            this = list_run.this
+            this.outcome, this.stop, this.timing = list_run.outcome(), list_run.pause(), run.timing(this)
+            this.attempts, this.calls = list_run.attempts, list_run.calls
+            self.end(run, this)
+
     @property
     def own_sources(self) -> list[tuple[str, Source]]:
         return [("each", self.each)]
@@ -71,3 +178,99 @@ class ListStep(ToolStep):
     @property
     def own_parts(self) -> list[Json]:
         return [{"each": source_json(self.each)}]
+
+
+class ListRun(Struct):
+    """The calls of a list in this run.
+
+    Attributes:
+        this: The run of the whole step.
+        waiting: The elements whose calls have not started.
+        calls: For how many elements the tool was called, with `attempts` in all.
+        unwritten: How many results were not written.
+        stop: Why a call was not made, if the calls of other elements can still be made.
+        unapproved_count: How many calls were not made because no person has approved them.
+        retries: The calls whose next attempts wait, by element: how often the tool was called, and until when the next
+            attempt waits, epoch milliseconds.
+        waits_ms: Until when attempts wait that this run has not made. Another attempt may be due, but not approved.
+    """
+
+    this: StepRun
+    step: ListStep
+    items: Items
+    waiting: list[int]
+    retries: dict[int, tuple[int, int]] = field(default_factory=dict)
+    waits_ms: list[int] = field(default_factory=list)
+    failed: dict[int, Failed] = field(default_factory=dict)
+    calls: int = 0
+    attempts: int = 0
+    unwritten: int = 0
+    stop: ApprovalRequired | Waiting | ApprovalDenied | None = None
+    unapproved_count: int = 0
+
+    def note(self, this: StepRun) -> None:
+        """Note how the call of an element ended."""
+        if this.index is not None and this.failed is not None:
+            self.failed[this.index] = this.failed
+        elif this.index is not None and isinstance(this.outcome, Succeeded):
+            self.items.known[this.index] = this.outcome.value
+            self.items.is_changed = True
+            self.unwritten += 1
+        if this.outcome is not None and this.attempts:
+            self.calls += 1
+            self.attempts += this.attempts
+
+    def note_stop(self, stop: ApprovalRequired | Waiting | ApprovalDenied) -> None:
+        """Note why the call of an element was not made. The list can continue as long as a decision or a time is
+        awaited, so it waits for that, and for the earliest time."""
+        if isinstance(stop, Waiting):
+            self.waits_ms.append(stop.until_ms)
+        else:
+            self.unapproved_count += 1
+        if self.stop is None or _urgency(stop) < _urgency(self.stop):
+            self.stop = stop
+
+    def retry_ms(self, index: int) -> int:
+        """Until when the next attempt of an element's call waits, epoch milliseconds; 0 if it does not."""
+        return self.retries.get(index, (0, 0))[1]
+
+    def outcome(self) -> Outcome:
+        if not self.failed:
+            try:
+                return Succeeded(self.items.in_order)
+            except StoreError as error:  # continuations have supplied some of the results
+                return Failed(f"each: stored results cannot be read: {error}")
+        return Failed(self._error())
+
+    def _error(self) -> str:
+        errors = {index: failure.error for index, failure in self.failed.items()}
+        return failed_items(errors, len(errors), len(self.items.elements), self.unapproved_count)
+
+    def pause(self) -> StepFailed | None:
+        """The pause after all calls have ended; `None` if all of them have succeeded."""
+        if not self.failed:
+            return None
+        step, failures = self.step, self.failed.values()
+        error_ids = [failure.error_id for failure in failures]
+        total_failure = Failed(
+            self._error(),
+            asks_client=any(failure.asks_client for failure in failures),
+            cause=next((failure.cause for failure in failures if failure.is_final), None),
+            error_id=error_ids[0] if all(error_ids) else None,
+            kind=Failure.TIMED_OUT
+            if any(failure.kind is Failure.TIMED_OUT for failure in failures)
+            else Failure.RAISED,
+        )
+        pause = pause_after(total_failure, step, step.name, step.tool)
+        failed_calls = tuple(FailedItem(index, failure.error) for index, failure in sorted(self.failed.items()))
+        return structs.replace(
+            pause,
+            failed_items=failed_calls,
+            failed_count=len(failed_calls),
+            unapproved_count=self.unapproved_count,
+        )
+
+
+def _urgency(stop: ApprovalRequired | Waiting | ApprovalDenied) -> tuple[int, int]:
+    order = (ApprovalRequired, Waiting, ApprovalDenied)
+    return order.index(type(stop)), stop.until_ms if isinstance(stop, Waiting) else 0

@@ -4,6 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from mcp_baton.protocol.json import Json
+from mcp_baton.workflow.host import Host
+from mcp_baton.workflow.lease import Lease, ThreadLease
+from mcp_baton.workflow.step_run import StepRun
+from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.step import Step, sources_by_name
 
 
@@ -26,6 +30,7 @@ class Question(Step):
     of: Literal["model", "user"]
 
     client_can_do = False
+    in_thread = False
 
     def __init__(
         self,
@@ -63,6 +68,11 @@ class Question(Step):
             template_bindings=sources_by_name(template_bindings, faults),
             faults=faults,
         )
+
+    def perform(self, run: OpenRun, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> None:
+        """A question that has no answer stays open, with all others that can be asked now."""
+        del lease
+        this.stop = run.known.answers_pause(self, host).without_secrets(run.secrets.hide_text)
 
     @property
     def label(self) -> dict[str, str]:

@@ -65,6 +65,9 @@ class Step:
     client_can_do: ClassVar[bool] = True
     """Whether a client can do the step itself: call its tool, or read its resources."""
 
+    in_thread: ClassVar[bool] = True
+    """Whether the step runs in another thread if steps run at the same time."""
+
     def __init__(
         self,
         name: object,
@@ -117,6 +120,31 @@ class Step:
         return type(self) is type(other) and self.parts == other.parts and self.options == other.options
 
     __hash__ = object.__hash__
+
+    # How a run runs it. `run` is the `OpenRun`, and `this` the `StepRun`, which imports this module.
+
+    def may_start(self, run: Any, this: Any) -> Any:
+        """Note when the step begins; or return why it cannot begin now (a `Stop`): too little time is left, or another
+        run has the task or could take it soon."""
+        return run.begin(this, run.host, run.lease)
+
+    def start(self, run: Any, this: Any) -> Any:  # noqa: ARG002 - other kinds need the run
+        """What `perform` does next; `None` if the step is settled or stopped already, or calls its tool several
+        times."""
+        return this
+
+    def perform(self, run: Any, this: Any, host: Any, lease: Any) -> None:
+        """Do the step, perhaps in another thread, and note in `this` how it ended. This does not change the run."""
+        raise NotImplementedError
+
+    def end(self, run: Any, this: Any) -> None:
+        """Note in the run how the step ended. A checkpoint is written."""
+        if this.outcome is not None:
+            run.settle(this)
+        if this.stop is not None:
+            run.stop_at(this)
+        elif self.checkpoint:
+            run.write_checkpoint(self)
 
     # What it uses
 

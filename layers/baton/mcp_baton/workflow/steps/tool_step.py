@@ -3,7 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mcp_baton.tasks.record import TRIED_PREFIX, WAIT_PREFIX, timestamp
 from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.outcomes import Prepared, Succeeded
+from mcp_baton.workflow.attempts import attempt
+from mcp_baton.workflow.host import Host
+from mcp_baton.workflow.lease import Lease, ThreadLease
+from mcp_baton.workflow.pause import Waiting, approval_pause
+from mcp_baton.workflow.step_run import StepRun, Stop
+from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.retry import Retry
 from mcp_baton.workflow.steps.step import Step, sources_by_name, uris, value_text
 
@@ -86,6 +94,61 @@ class ToolStep(Step):
     @property
     def label(self) -> dict[str, str]:
         return {"tool": self.tool}
+
+    def may_start(self, run: OpenRun, this: StepRun) -> Stop | None:
+        until_ms = run.known.waits().get(self.name) if self.retry else None
+        if until_ms and until_ms > run.now_ms():
+            # An earlier run has postponed the next attempt.
+            return Waiting(self.name, "time", timestamp(until_ms), "")
+        return run.begin(this, run.host, run.lease)
+
+    def perform(self, run: OpenRun, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> None:
+        """Fetch resources, prepare the call, make it, and fetch the resources whose URIs need its result."""
+        known = run.known_to(this)
+        if self.resources and (failed := run.fetch_before(this, host)) is not None:
+            run.fail(this, failed)
+            return
+        prepared: Prepared | Stop = known.prepare(self, host)
+        if self.resources and (stop := run.check_claim(self, host, lease)) is not None:
+            # Reading the resources took so long that the claim may have ended. It could not be renewed.
+            prepared = stop
+        if not isinstance(prepared, Prepared):
+            run.stop_before(this, prepared)
+            return
+        variables = this.variables or (run.variables if lease else None)
+        call = run.tool_call(this, prepared, self.earlier_attempts(run, this))
+        outcome = attempt(this, host, prepared, call, variables, lease, run.rng)
+        if isinstance(outcome, Succeeded):
+            run.succeed(this, outcome.value, prepared.arguments)
+            # The tool has run. A resource that cannot be fetched now must not cause a second call.
+            later = [resource for resource in self.resources if self.read_after(resource)]
+            if later:
+                run.fetch_after(this, later, known.after(self, outcome.value), host)
+        elif this.stop and not this.attempts:
+            return  # the task was over before the first attempt
+        elif outcome.not_approved is not None:
+            this.stop = approval_pause(self.name, outcome.not_approved)
+        else:
+            this.retry_s = None if host.job_id is None else this.retry_s
+            run.fail(this, outcome, prepared.arguments)
+
+    def end(self, run: OpenRun, this: StepRun) -> None:
+        """Stop at the step if a worker can make its next attempt later and the task lives long enough. Otherwise the
+        step fails, and a resume has all attempts again."""
+        until_ms = run.next_attempt_ms(this) if this.failed and self.retry else None
+        if until_ms is not None:
+            run.variables.note(f"{WAIT_PREFIX}{self.name}", until_ms)
+            run.variables.note(f"{TRIED_PREFIX}{self.name}", this.attempts)
+            run.stop_at(StepRun(self, stop=Waiting(self.name, "time", timestamp(until_ms), "")))
+            return
+        if this.failed and self.earlier_attempts(run, this):
+            run.variables.note(f"{TRIED_PREFIX}{self.name}", 0)
+        super().end(run, this)
+
+    def earlier_attempts(self, run: OpenRun, this: StepRun) -> int:  # noqa: ARG002 - a list needs the element
+        """How often earlier runs called the tool, before its wait for the next attempt."""
+        tries = run.variables.get(f"{TRIED_PREFIX}{self.name}") if self.retry else None
+        return tries if isinstance(tries, int) else 0
 
 
 def _tool_name(tool: Any, faults: list[str]) -> str:

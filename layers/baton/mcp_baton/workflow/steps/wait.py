@@ -1,14 +1,21 @@
 """A step that calls nothing and ends with a callback or at a time (docs/waiting.md)."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal, Self
 
 from msgspec import Struct
 
-from mcp_baton.exceptions import RegistrationError
+from mcp_baton.exceptions import RegistrationError, StoreError
 from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import WAIT_PREFIX, StepStatus, statuses_of, timestamp
+from mcp_baton.tools.outcomes import Failed, Succeeded
+from mcp_baton.workflow.host import Skip, Skipped
+from mcp_baton.workflow.pause import Waiting
 from mcp_baton.workflow.sources import Source, as_source, source_json, source_text
+from mcp_baton.workflow.step_run import StepRun
+from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.step import Step, source_from
 from mcp_baton.workflow.times import duration_text, milliseconds
 
@@ -80,6 +87,56 @@ class Wait(Step):
             returns=callback.returns if callback else None,
             sleep=sleep if sleep is None or isinstance(sleep, timedelta) else as_source(source_from(sleep)),
         )
+
+    def may_start(self, run: OpenRun, this: StepRun) -> None:
+        """A wait calls nothing, so it needs no time."""
+
+    def start(self, run: OpenRun, this: StepRun) -> None:
+        """Settle the step, or stop at it. When the wait ends is stored with the run's own write."""
+        now_ms = run.now_ms()
+        until_ms = run.known.decide_wait(self, now_ms)
+        if isinstance(until_ms, int) and until_ms > now_ms:
+            until_ms = run.end_of_wait(until_ms, now_ms)
+        if isinstance(until_ms, str):
+            run.fail(this, Failed(until_ms))
+            self.end(run, this)
+        elif not isinstance(until_ms, int):
+            this.stop = until_ms.without_secrets(run.secrets.hide_text)
+            run.stop_at(this)
+        elif until_ms > now_ms:
+            run.variables.note(f"{WAIT_PREFIX}{self.name}", until_ms)
+            self._stop_until(run, until_ms)
+        elif self.callback is None:
+            this.outcome = Succeeded(None)
+            self.end(run, this)
+        else:
+            self._time_out(run, this, self.callback, until_ms)
+
+    def _stop_until(self, run: OpenRun, until_ms: int) -> None:
+        run.stop_at(StepRun(self, stop=Waiting(self.name, self.waits_for, timestamp(until_ms), "")))
+
+    def _time_out(self, run: OpenRun, this: StepRun, callback: Callback, until_ms: int) -> None:
+        """End a wait for a callback that has timed out.
+
+        This is written at once: if a callback came first, the run continues with it. Later steps never see an end that
+        is not stored.
+        """
+        if callback.on_timeout == "skip":
+            this.outcome = Skipped(Skip.NO_CALLBACK)
+        else:
+            run.fail(this, Failed(callback.timed_out))
+        self.end(run, this)
+        if (over := run.write()) is not None:
+            run.stop_at(StepRun(self, stop=over))
+            return
+        is_completed = run.task is not None and statuses_of(run.task).get(self.name) is StepStatus.COMPLETED
+        if run.is_written and not is_completed:
+            return
+        run.reopen(self)
+        self._stop_until(run, until_ms)
+        if run.is_written:
+            with suppress(StoreError):  # the next run reads the callback
+                run.take_settled(self)
 
     @property
     def waits_for(self) -> Literal["callback", "time"]:

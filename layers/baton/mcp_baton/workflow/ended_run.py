@@ -1,0 +1,116 @@
+"""How a run of a workflow ended."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.lease import Over
+from mcp_baton.workflow.pause import PauseReason, suspends
+from mcp_baton.workflow.repeats import Repeat
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.step_run import StepRun
+
+type Persisted = bool | Literal["unknown"]
+"""Whether the store has everything that a run did; `unknown` if a response that would show it was lost."""
+
+
+class LastWrite(Struct, frozen=True):
+    """What is known of a run's last write.
+
+    Attributes:
+        made: Whether it was made.
+        persisted: Whether the store has everything that happened.
+        unsure: The steps that a write with an unknown outcome may have stored.
+        oversized: The task variables whose values were too large to store.
+        refused: The answers that were not stored, because another call had used the earlier answers.
+    """
+
+    made: bool = True
+    persisted: Persisted = True
+    unsure: frozenset[str] = frozenset()
+    oversized: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+
+
+class EndedRun(Struct, frozen=True):
+    """A run that has ended: completed, paused, or stopped because its task was over or had another run.
+
+    Attributes:
+        known: Arguments, statuses, outputs and variables at the end of the run.
+        traces: The steps that ran, in order. A resumed run also has those that were completed before.
+        pauses: Why steps have stopped, in the order of the steps. Without parallel steps, it has at most one.
+        task: The stored task; `None` for a run without a task.
+        over: Why the run could not end its task: the task was over, or had another run.
+        retries_ms: Until when the next attempts of elements wait, epoch milliseconds.
+        last_write: What is known of the run's last write.
+        blocked: The stopped steps that could not run.
+        repeated: The steps of this run that an interrupted earlier run may have run, too.
+        open_repeats: The open steps that an interrupted earlier run may have run.
+        unrecorded: The steps of this run that are not recorded, or may not be recorded.
+        ignored: As in `RunInput`.
+    """
+
+    known: Known
+    traces: tuple[StepRun, ...]
+    pauses: tuple[PauseReason, ...]
+    task: TaskRecord | None
+    over: Over | None = None
+    last_write: LastWrite = LastWrite()
+    blocked: tuple[StepRun, ...] = ()
+    repeated: tuple[Repeat, ...] = ()
+    open_repeats: tuple[Repeat, ...] = ()
+    unrecorded: tuple[Repeat, ...] = ()
+    ignored: tuple[str, ...] = ()
+    retries_ms: tuple[int, ...] = ()
+
+    @property
+    def persisted(self) -> Persisted:
+        """Whether the store has everything that happened."""
+        return self.last_write.persisted
+
+    @property
+    def stored(self) -> bool:
+        """Whether the last write was made."""
+        return self.last_write.made
+
+    @property
+    def workflow(self) -> Workflow:
+        return self.known.workflow
+
+    @property
+    def read_resources(self) -> dict[str, frozenset[str]]:
+        """Which resources of the stopped steps were fetched, as the steps declare them."""
+        steps = {pause.step for pause in self.pauses}
+        read = {trace.step.name: trace.read_resources for trace in self.traces if trace.step.name in steps}
+        return read | {blocked.step.name: blocked.read_resources for blocked in self.blocked}
+
+    @property
+    def changed_arguments(self) -> dict[str, Json]:
+        """The arguments of this invocation that differ from the stored ones. A resume without them uses the stored
+        ones. Raises `StoreError`."""
+        arguments = self.task.arguments if self.task else None
+        if not isinstance(arguments, Mapping):
+            return {}
+        names = self.known.texts.keys() - self.workflow.secrets
+        return {
+            name: self.known.arguments[name] for name in sorted(names) if self.known.texts[name] != arguments.get(name)
+        }
+
+    @property
+    def pause(self) -> PauseReason | None:
+        """Why the first of the stopped steps has stopped; `None` if no step has."""
+        return self.pauses[0] if self.pauses else None
+
+    @property
+    def suspends(self) -> bool:
+        """Whether its stopped steps only wait: for a person, a callback or a time."""
+        return suspends(self.pauses)
+
+    @property
+    def statuses(self) -> Mapping[str, StepStatus]:
+        """Each step's status, by name, in order."""
+        return self.known.statuses
