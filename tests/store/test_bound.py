@@ -1,6 +1,7 @@
 """A head stays within its bound, whatever a task has: the most of each thing, alone and together (docs/storage.md)."""
 
 from collections.abc import Callable, Mapping
+from itertools import batched
 from typing import Any, Final
 
 import pytest
@@ -104,12 +105,9 @@ def write_lists(store: Store, task: TaskRecord) -> TaskRecord:
 
 
 def write_waits(store: Store, task: TaskRecord) -> TaskRecord:
-    for index in steps_of(task):
-        variables: JsonObject = {
-            f"{WAIT_PREFIX}{name(index)}": 4_000_000_000_000,
-            f"{EARLY_PREFIX}{name(index)}": True,
-            f"{TRIED_PREFIX}{name(index)}": 99,
-        }
+    kinds: JsonObject = {WAIT_PREFIX: 4_000_000_000_000, EARLY_PREFIX: True, TRIED_PREFIX: 99}
+    for indexes in batched(steps_of(task), 15):
+        variables: JsonObject = {f"{kind}{name(index)}": kinds[kind] for kind in kinds for index in indexes}
         task = store.write(task, Batch(variables=variables))
     return task
 
@@ -119,8 +117,9 @@ def write_approvals(store: Store, task: TaskRecord) -> TaskRecord:
     used: JsonObject = {"digest": "d" * 43, "repeat": 1_000, "by": "run:1000"}
     denied: JsonObject = {**used, "denied": {"state": "denied", "reason": "r" * 500, "message": FULL}}
     names = [*map(name, steps_of(task)), *(f"{name(0)}/{element}" for element in range(MAX_ELEMENTS // 4))]
-    for index, each in enumerate(names):
-        task = store.write(task, Batch(variables={f"{APPROVAL_PREFIX}{each}": used if index % 5 else denied}))
+    for some in batched(names, 40):
+        variables = {f"{APPROVAL_PREFIX}{each}": used if index % 5 else denied for index, each in enumerate(some)}
+        task = store.write(task, Batch(variables=variables))
     return task
 
 
