@@ -27,6 +27,8 @@ RARE = {"importlib.metadata", "ipaddress", "mcp_baton.console", "random", "urlli
 """Modules that only some requests need, but no first request."""
 ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "tools.running.runner", "workflow.run")}
 """The modules that run tools and workflows. Lists do not need them."""
+LANGUAGE = {f"mcp_baton.workflow.{name}" for name in ("definition", "sources", "steps", "workflow_tool")}
+"""The modules that define workflows. Lists of plain tools do not need them."""
 POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
 """The packages that write metrics and traces after the response."""
 STORE_RARE = {
@@ -36,7 +38,7 @@ STORE_RARE = {
 """The modules that the store needs only for large values, lists, counts and background tasks."""
 NOT_PLAIN = {
     f"mcp_baton.{name}"
-    for name in ("approvals", "stores", "tasks.dynamodb", "tools.questions", "workflow.workflow_tool")
+    for name in ("approvals", "stores", "tasks.dynamodb", "tools.questions", "workflow.workflow_function")
 }
 """The modules that a server with plain tools never needs."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}
@@ -109,6 +111,10 @@ def test_a_first_task_loads_an_aws_client_but_not_pydantic(load: Load, function:
 
     assert loaded & (NEVER | PYDANTIC | POWERTOOLS | STORE_RARE) == set()
     assert loaded >= CLIENT
+
+
+def test_a_first_list_of_plain_tools_does_not_load_the_language_of_workflows(load: Load) -> None:
+    assert load(PLAIN, tools_list()) & (ENGINE | LANGUAGE) == set()
 
 
 def test_a_first_list_does_not_load_the_engine(load: Load) -> None:

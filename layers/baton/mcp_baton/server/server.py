@@ -29,12 +29,11 @@ from mcp_baton.tools.labels import (
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import APP_URI, SCHEME, Resource, is_reserved
 from mcp_baton.tools.tool import Tool, ToolOptions, task_support
-from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.server_view import DEFAULT_REPEATS, ServerOptions, ServerView, TaskIds
-from mcp_baton.workflow.steps.tool_step import ToolFunction
 
 if TYPE_CHECKING:
     from mcp_baton.approvals.record import ApprovalListener
+    from mcp_baton.workflow.definition import Workflow
     from mcp_baton.workflow.workflow_function import WorkflowOptions
     from mcp_baton.workflow.workflow_tool import WorkflowTool
 
@@ -326,7 +325,7 @@ class Server:
 
         return register
 
-    def add_workflow(self, workflow: Workflow) -> Workflow:
+    def add_workflow(self, workflow: "Workflow") -> "Workflow":
         """Publish a workflow as a prompt of the same name. Its tools may be registered before it or after it.
 
         `handler(server)` checks it together with all others.
@@ -335,10 +334,10 @@ class Server:
             RegistrationError: it is not a `Workflow`, or the server is closed.
             WorkflowError: the name is taken.
         """
+        from mcp_baton.workflow.definition import Workflow, workflow_type_error
+
         definition: object = workflow
         if not isinstance(definition, Workflow):
-            from mcp_baton.workflow.definition import workflow_type_error
-
             raise workflow_type_error(definition)
         self._add_workflow(workflow, self.workflows, self.prompts)
         return workflow
@@ -446,7 +445,7 @@ class Server:
             )
         into[key] = item
 
-    def _add_workflow(self, workflow: Workflow, into: dict[str, Workflow], prompts: Mapping[str, Prompt]) -> None:
+    def _add_workflow(self, workflow: "Workflow", into: "dict[str, Workflow]", prompts: Mapping[str, Prompt]) -> None:
         self._check_open("workflow", workflow.name)
         if workflow.name in prompts or workflow.name in into:
             raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
@@ -468,7 +467,7 @@ def _apply_decorator(function: Any, register: Registrar) -> Any:
     raise not_a_function(function)
 
 
-def _with_prefixed_names(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Workflow:
+def _with_prefixed_names(workflow: "Workflow", tools: Mapping[str, Tool], prefix: str) -> "Workflow":
     steps = [
         step if step.tool is None else step.replace(tool=_with_prefix(step.tool, tools, prefix))
         for step in workflow.steps
@@ -478,6 +477,8 @@ def _with_prefixed_names(workflow: Workflow, tools: Mapping[str, Tool], prefix: 
 
 def _with_prefix(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
     # `Server.check` reports a function that is not a tool, or is several tools.
+    from mcp_baton.workflow.steps.tool_step import ToolFunction
+
     if not isinstance(tool, ToolFunction):
         return prefix + tool
     names = [name for name, published in tools.items() if published.decorated is tool.function]

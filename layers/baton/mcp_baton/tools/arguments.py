@@ -15,6 +15,10 @@ TASK_ID: Final = "task_id"
 """The argument of a tool, or of a prompt, that names a task (docs/workflows.md, As a tool)."""
 
 
+NEW_TASK: Final = "new"
+"""The task id with which a call of a workflow's tool always starts a new task (docs/workflows.md, Repeated calls)."""
+
+
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 

@@ -17,9 +17,6 @@ from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step, value_text
 from mcp_baton.workflow.steps.wait import Wait
 
-NEW_TASK: Final = "new"
-"""The task id with which a call of a workflow's tool always starts a new task (docs/workflows.md, Repeated calls)."""
-
 MAX_GOAL_BYTES: Final = 500
 """The longest name and description of a workflow that its tasks have. Each write is charged for it."""
 

@@ -15,9 +15,9 @@ from mcp_baton.tasks.record import TaskRecord, TaskStatus, epoch_ms, pauses_of
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import REPEATED_CALLS
-from mcp_baton.tools.arguments import TASK_ID
+from mcp_baton.tools.arguments import NEW_TASK, TASK_ID
 from mcp_baton.tools.asking import declares
-from mcp_baton.workflow.definition import NEW_TASK, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.lease import lease_end
 from mcp_baton.workflow.pause import AnswersRequired, parse_pauses
 from mcp_baton.workflow.request import Request

@@ -13,8 +13,8 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.step_ids import StepId, bare_task_id, parse_step_id
+from mcp_baton.tools.arguments import NEW_TASK
 from mcp_baton.tools.running.caller import AskerFactory
-from mcp_baton.workflow.definition import NEW_TASK
 from mcp_baton.workflow.execution import Execution
 
 

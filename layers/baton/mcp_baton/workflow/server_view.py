@@ -19,11 +19,10 @@ from mcp_baton.tools.completion import Completion
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.tool import Tool
-from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.steps.wait import Wait
 from mcp_baton.workflow.times import hours_text, milliseconds
 
 if TYPE_CHECKING:
+    from mcp_baton.workflow.definition import Workflow
     from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 type TaskIds = Literal["meta", "text"]
@@ -63,7 +62,7 @@ class ServerView(Struct, frozen=True):
     tools: Mapping[str, Tool]
     resources: Mapping[str, Resource]
     prompts: Mapping[str, Prompt]
-    workflows: Mapping[str, Workflow]
+    workflows: "Mapping[str, Workflow]"
     completions: Mapping[tuple[str, str], Completion]
     workflow_tools: "dict[str, WorkflowTool]"
     is_filtered: bool = False
@@ -93,12 +92,12 @@ class ServerView(Struct, frozen=True):
         approvals += [step.approval for workflow in self.workflows.values() for step in workflow.steps]
         return frozenset(approval.audience for approval in approvals if approval is not None)
 
-    def waits_ms(self, workflow: Workflow) -> int:
+    def waits_ms(self, workflow: "Workflow") -> int:
         """Return how long a run may wait for approvals, callbacks and times, milliseconds: the sum on its longest
         path."""
         return sum(wait_ms for _, wait_ms in self._longest_waits(workflow))
 
-    def _longest_waits(self, workflow: Workflow) -> tuple[tuple[str, int], ...]:
+    def _longest_waits(self, workflow: "Workflow") -> tuple[tuple[str, int], ...]:
         """Return the waits on the longest path of a workflow: what waits, and for how long, milliseconds."""
         paths: dict[str, tuple[tuple[str, int], ...]] = {}
 
@@ -121,6 +120,8 @@ class ServerView(Struct, frozen=True):
             WorkflowError: a workflow waits longer than its `ttl` or the operator's limit allows.
         """
         for workflow in self.workflows.values():
+            from mcp_baton.workflow.steps.wait import Wait
+
             waits = self._longest_waits(workflow) if any(isinstance(step, Wait) for step in workflow.steps) else ()
             needed_ms = sum(wait_ms for _, wait_ms in waits) + AFTER_WAITS_MS if waits else 0
             ttl_ms = needed_ms if workflow.ttl is None else milliseconds(workflow.ttl)
@@ -167,11 +168,11 @@ class ServerView(Struct, frozen=True):
     def needs_store(self) -> bool:
         return self.has_jobs or any(workflow.durable for workflow in self.workflows.values())
 
-    def names_tasks_in_text(self, workflow: Workflow) -> bool:
+    def names_tasks_in_text(self, workflow: "Workflow") -> bool:
         """Whether a workflow's prompt names its task in the handoff, and takes its id as an argument."""
         return workflow.durable and self.options.task_ids == "text"
 
-    def prompt_arguments(self, workflow: Workflow) -> Sequence[Argument]:
+    def prompt_arguments(self, workflow: "Workflow") -> Sequence[Argument]:
         return [*workflow.arguments, TASK_ARGUMENT] if self.names_tasks_in_text(workflow) else workflow.arguments
 
     def arguments_of(self, name: str) -> frozenset[str]:

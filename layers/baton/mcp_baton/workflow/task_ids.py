@@ -2,8 +2,7 @@
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.step_ids import StepId, parse_step_id
-from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.workflow.definition import NEW_TASK
+from mcp_baton.tools.arguments import NEW_TASK, TASK_ID
 from mcp_baton.workflow.request import Request, agreed_id
 
 

@@ -14,10 +14,9 @@ from mcp_baton.present.tool_result import (
 )
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.tools.arguments import TASK_ID
+from mcp_baton.tools.arguments import NEW_TASK, TASK_ID
 from mcp_baton.tools.content import error_result
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.workflow.definition import NEW_TASK
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.refusals import NOT_RESUMED
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter, starter_of
