@@ -19,8 +19,7 @@ LONGEST_CHOICE: Final = 6
 
 _BEGIN = """# Settings
 
-The parameters of `template.yaml` become environment variables of a deployed server. Elsewhere (`baton serve`, your own
-functions), set the variables directly. Other options are arguments of [`Server`](reference/server.md).
+The parameters of `template.yaml` become environment variables of a deployed server. Elsewhere, set the variables.
 
 ## Parameters of the template
 
