@@ -69,7 +69,7 @@ MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = mcp_task.task_view, view.run_meta, RetryPolicy.pause_s
 _suspend = waiting.suspend
 _outbox_entry, _not_written = items.outbox_entry, RunWriter._not_written  # noqa: SLF001
-_job_of, _was_started = creating.job_of, start_events._was_started  # noqa: SLF001
+_job_of, _was_started = creating.new_job, start_events._was_started  # noqa: SLF001
 _begin, _new_task, _answer_repeated = DynamoDBStartStore.begin, new_task, workflow_tools._answer_repeated  # noqa: SLF001
 
 type Patch = Callable[[pytest.MonkeyPatch], None]

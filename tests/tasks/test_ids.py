@@ -7,7 +7,6 @@ from mcp_baton.tasks.ids import (
     RANDOM_CHARS,
     TASK_ID_ALPHABET,
     TASK_ID_CHARS,
-    digest_of,
     is_question,
     is_task_id,
     new_question,
@@ -15,6 +14,7 @@ from mcp_baton.tasks.ids import (
     new_task_question,
     parse_task_question,
     sent_mark,
+    short_digest,
 )
 
 times = st.integers(0, 2**48 - 1)
@@ -65,7 +65,7 @@ def test_other_texts_are_not_question_ids() -> None:
 def test_the_id_of_a_tasks_question_contains_the_task_and_is_unique(now_ms: int, key: str) -> None:
     task_id = new_task_id(now_ms)
     question = new_task_question(task_id, key)
-    assert parse_task_question(question) == (task_id, digest_of(key))
+    assert parse_task_question(question) == (task_id, short_digest(key))
     assert not is_question(question)
     assert question != new_task_question(task_id, key)
 

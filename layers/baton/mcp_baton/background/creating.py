@@ -115,10 +115,10 @@ def _create(
     request: Request, tool: Tool | WorkflowTool, arguments: JsonObject, workflow_task: str | None = None, **spec: Any
 ) -> TaskRecord:
     with _protocol_errors(request):
-        return _store(request).create(job_of(request, tool, arguments, workflow_task, _ttl_ms(request), **spec))
+        return _store(request).create(new_job(request, tool, arguments, workflow_task, _ttl_ms(request), **spec))
 
 
-def job_of(
+def new_job(
     execution: Execution,
     tool: Tool | WorkflowTool,
     arguments: JsonObject,
@@ -307,7 +307,7 @@ def create_workflow_job(
     answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
     task_id = None if start is None else start.task_id
     try:
-        job = store.create(job_of(execution, tool, answers, workflow_task.task_id, ttl_ms, task_id))
+        job = store.create(new_job(execution, tool, answers, workflow_task.task_id, ttl_ms, task_id))
     except StoreError:
         _cancel_unused(store, workflow_task)
         raise

@@ -27,7 +27,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     renew_claim,
     require_claim,
     set_message,
-    shortened,
+    shortened_message,
     take_claim,
     unlist,
 )
@@ -332,7 +332,7 @@ class DynamoDBJobStore:
             raise TooLarge(ITEM_FULL) from error
 
     def _failure_update(self, error: JsonObject, now_ms: int) -> Update:
-        message = shortened(str(error.get("message", "")))
+        message = shortened_message(str(error.get("message", "")))
         encoded = encode_json("the job's error", {**error, "message": message}, self._limits.compress_over_bytes)
         update = finish_update(now_ms, new_token(), TaskStatus.FAILED)
         update.set(update.name("error"), update.value(encoded))

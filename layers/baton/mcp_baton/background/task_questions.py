@@ -12,7 +12,7 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable, ToolError
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SESSION_HEADER, STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.answers import MAX_ANSWER_WAIT_S, growing_pauses
-from mcp_baton.tasks.ids import digest_of, new_task_question, sent_mark
+from mcp_baton.tasks.ids import new_task_question, sent_mark, short_digest
 from mcp_baton.tasks.record import Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.asking import REFUSED_KEY, ClientQuestion, InputRequired, refuse_undeclared
@@ -78,7 +78,7 @@ def _params(task: TaskRecord, key: str, question: JsonObject) -> JsonObject:
     question_params = question["params"]
     params: dict[str, Json] = dict(question_params) if isinstance(question_params, dict) else {}
     if params.get("mode") == "url":
-        params["elicitationId"] = f"{task.task_id}-{digest_of(key)}"
+        params["elicitationId"] = f"{task.task_id}-{short_digest(key)}"
     return {**params, "_meta": {RELATED_TASK_KEY: {"taskId": task.task_id}}}
 
 

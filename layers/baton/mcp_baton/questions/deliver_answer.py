@@ -7,7 +7,7 @@ from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound, TooLarg
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import Response
-from mcp_baton.tasks.ids import digest_of, is_question, parse_task_question
+from mcp_baton.tasks.ids import is_question, parse_task_question, short_digest
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.asking import REFUSED_KEY
@@ -55,7 +55,7 @@ def _give_to_task(store: TaskStore, owner: str, response: Response, hides: Hides
     task_id, digest = parse_task_question(str(response.id)) or ("", "")
     task = store.get(owner, task_id)
     job = None if hides(task) else task.job
-    key = next((key for key in job.open if digest_of(key) == digest), None) if job else None
+    key = next((key for key in job.open if short_digest(key) == digest), None) if job else None
     if key is None:
         raise TaskNotFound
     if response.error is None:

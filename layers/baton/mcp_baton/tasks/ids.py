@@ -55,7 +55,7 @@ def new_task_question(task_id: str, key: str) -> str:
 
     It is unguessable without the task's id, and new each time that the question is sent.
     """
-    return f"{TASK_QUESTION_ID_PREFIX}{task_id}-{digest_of(key)}-{new_token()}"
+    return f"{TASK_QUESTION_ID_PREFIX}{task_id}-{short_digest(key)}-{new_token()}"
 
 
 def parse_task_question(text: str) -> tuple[str, str] | None:
@@ -74,7 +74,7 @@ def text_digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def digest_of(key: str) -> str:
+def short_digest(key: str) -> str:
     return text_digest(key)[:TEXT_DIGEST_CHARS]
 
 

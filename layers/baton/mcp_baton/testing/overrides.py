@@ -11,7 +11,7 @@ from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.running import dependencies
 from mcp_baton.tools.schema.dependency import Dependency, Factory
-from mcp_baton.tools.schema.signature import Provider, Signature, name_of, read_provider
+from mcp_baton.tools.schema.signature import Provider, Signature, factory_name, read_provider
 from mcp_baton.tools.tool import Tool
 
 
@@ -29,7 +29,7 @@ class Overrides:
 
     @contextmanager
     def override(self, factory: Factory, by: Factory) -> Iterator[None]:
-        label = f"override of {name_of(factory)!r}"
+        label = f"override of {factory_name(factory)!r}"
         if not callable(by):
             raise RegistrationError(f"{label}: give it a function that makes the value, as lambda: {by!r}")
         signatures = (signature for _, signature in [*self._declared, *self._declared_completions()])

@@ -249,7 +249,7 @@ class Roots(Struct, frozen=True):
     roots: tuple[Root, ...]
 
 
-def key_of(number: int, text: str) -> str:
+def default_key(number: int, text: str) -> str:
     """Return the default key of a question. It is the same when the call runs again."""
     return f"question-{number}-{text_digest(text)[:12]}"
 
@@ -352,7 +352,7 @@ def question_of(method: str, number: int, positional: Sequence[Any], keywords: M
     call, from 1."""
     second_name = "schema" if method == "elicit" else "url"
     arguments = question_arguments(method, ("message", second_name), positional, keywords)
-    key = arguments.get("key") or key_of(number, arguments["message"])
+    key = arguments.get("key") or default_key(number, arguments["message"])
     create = elicitation if method == "elicit" else url_elicitation
     return create(key, arguments["message"], arguments[second_name], timeout_s=arguments.get("timeout_s"))
 

@@ -10,7 +10,7 @@ from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.questions.rounds import Rounds
-from mcp_baton.tasks.ids import digest_of
+from mcp_baton.tasks.ids import short_digest
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.asking import Identity, declares
 from mcp_baton.tools.questions import Elicited, Field, elicitation, form_field, inline_references
@@ -56,7 +56,7 @@ class MissingValues(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Distinguishes this form from the others of its task."""
-        return digest_of(dumps([self.message, self.schema]))
+        return short_digest(dumps([self.message, self.schema]))
 
     def answers(self, content: JsonObject) -> dict[str, Json]:
         """Return the arguments in a person's answer: only those that were asked for. An empty text is declined."""

@@ -243,9 +243,9 @@ def note_named(update: Update) -> None:
 
 
 def set_message(update: Update, message: str) -> None:
-    update.set(update.name("status_message"), update.value({"S": to_text(shortened(message))}))
+    update.set(update.name("status_message"), update.value({"S": to_text(shortened_message(message))}))
 
 
-def shortened(message: str) -> str:
+def shortened_message(message: str) -> str:
     is_long = len(message) > MAX_STATUS_MESSAGE_CHARS
     return within_bytes(message[: MAX_STATUS_MESSAGE_CHARS - 1] + "…" if is_long else message, MAX_STATUS_MESSAGE_BYTES)

@@ -23,7 +23,7 @@ from mcp_baton.tasks.dynamodb.items import DAY_S, KEPT_UNTIL, Path, number
 from mcp_baton.tasks.dynamodb.lists import ListRecord, chunk_text
 from mcp_baton.tasks.dynamodb.parallel import run_jobs
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
-from mcp_baton.tasks.dynamodb.values import ValuePointer, digest_of, name_of
+from mcp_baton.tasks.dynamodb.values import ValuePointer, bundle_name, sha256_of
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.texts import to_text, zipped
 
@@ -45,7 +45,7 @@ OWNER_DIGITS = 32
 
 def owner_digest(owner: str) -> str:
     """An owner in keys: of fixed length, without separators, and hashed, because it can be a person's name."""
-    return digest_of(to_text(owner).encode()).hex()[:OWNER_DIGITS]
+    return sha256_of(to_text(owner).encode()).hex()[:OWNER_DIGITS]
 
 
 def piece_key(owner: str, task_id: str, bundle: str, piece: int) -> Item:
@@ -73,7 +73,7 @@ class Bundle(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return name_of(self.digest)
+        return bundle_name(self.digest)
 
     def pointers(self) -> Iterator[tuple[Part, ValuePointer]]:
         """The pointer to each value."""
@@ -116,7 +116,7 @@ def make_bundles(parts: Sequence[Part]) -> list[Bundle]:
     bundles = []
     for group in groups:
         data = b"".join(part.data for part in group)
-        bundles.append(Bundle(tuple(group), data, digest_of(data)))
+        bundles.append(Bundle(tuple(group), data, sha256_of(data)))
     return bundles
 
 

@@ -12,7 +12,7 @@ from mcp_baton.tasks.dynamodb.lists import ListRecord, chunk_in
 from mcp_baton.tasks.dynamodb.outside import BUNDLE_BYTES, chunk_sort_key, list_partition, piece_key
 from mcp_baton.tasks.dynamodb.parallel import results_of, run_jobs
 from mcp_baton.tasks.dynamodb.table import TaskTable
-from mcp_baton.tasks.dynamodb.values import ValuePointer, digest_of, name_of
+from mcp_baton.tasks.dynamodb.values import ValuePointer, bundle_name, sha256_of
 from mcp_baton.tasks.texts import check_readable, is_zipped, unzipped
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class Fetcher:
             # Otherwise each further read of this request would wait for the same failure.
             self._failure = failure
             raise
-        if len(data) != pointer.bundle_bytes or name_of(digest_of(data)) != pointer.bundle:
+        if len(data) != pointer.bundle_bytes or bundle_name(sha256_of(data)) != pointer.bundle:
             raise self._lost_error(pointer, DAMAGED)
         if sum(map(len, self._cache.values())) + len(data) <= CACHE_BYTES:
             self._cache[pointer.bundle] = data

@@ -53,9 +53,9 @@ class ValuePointer(Struct, frozen=True):
         if self.stored_bytes != self.bundle_bytes:
             return None
         if self.stored_bytes == self.text_bytes:
-            return name_of(digest_of(text)) == self.bundle
+            return bundle_name(sha256_of(text)) == self.bundle
         # Another version of zlib may have compressed the same text differently.
-        return True if name_of(digest_of(zipped(text))) == self.bundle else None
+        return True if bundle_name(sha256_of(zipped(text))) == self.bundle else None
 
 
 def pointer_in(attribute: Attribute) -> ValuePointer | None:
@@ -72,14 +72,14 @@ def pointer_in(attribute: Attribute) -> ValuePointer | None:
         raise StoreError(f"a pointer is damaged: {error}") from error
 
 
-def digest_of(data: bytes) -> bytes:
+def sha256_of(data: bytes) -> bytes:
     """SHA-256."""
     from hashlib import sha256
 
     return sha256(data).digest()
 
 
-def name_of(digest: bytes) -> str:
+def bundle_name(digest: bytes) -> str:
     """The name of the bundle with this SHA-256."""
     from base64 import urlsafe_b64encode
 

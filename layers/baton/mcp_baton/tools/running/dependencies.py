@@ -23,7 +23,7 @@ from msgspec import Struct, structs
 from mcp_baton.exceptions import Abandoned, ToolError
 from mcp_baton.tools.context import CallState, Context
 from mcp_baton.tools.running.tool_threads import ABANDONED, MAX_ABANDONED, ToolThread, run_in_thread
-from mcp_baton.tools.schema.signature import Provider, Signature, name_of
+from mcp_baton.tools.schema.signature import Provider, Signature, factory_name
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -203,7 +203,7 @@ class OpenDependencies:
                     manager.__exit__(*exit_arguments)
             except BaseException as failure:
                 if failure is not error:
-                    logger.exception("the dependency %s could not be closed", name_of(provider.factory))
+                    logger.exception("the dependency %s could not be closed", factory_name(provider.factory))
 
 
 def _call_factory(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
@@ -320,7 +320,7 @@ class ProcessScope:
 
 
 def _timeout_error(provider: Provider) -> ToolError:
-    name, limit_s = name_of(provider.factory), provider.timeout_s
+    name, limit_s = factory_name(provider.factory), provider.timeout_s
     logger.error(
         "the dependency %s was not ready after %g s: give the connections that it opens time limits of their own, or "
         "give Depends(%s, scope='process') a longer timeout_s",
@@ -330,7 +330,7 @@ def _timeout_error(provider: Provider) -> ToolError:
 
 
 def _hanging_error(provider: Provider, hanging: int, wait_s: float) -> ToolError:
-    name = name_of(provider.factory)
+    name = factory_name(provider.factory)
     logger.error("the dependency %s is created once in %g s only: %s attempts at it hang", name, wait_s, hanging)
     return ToolError(
         f"the dependency {name!r} cannot be made: {hanging} attempts at it hang. The function was not run. The server "
@@ -379,12 +379,12 @@ class CallScope:
 
     async def get(self, provider: Provider) -> object:
         if provider.scope == "process":
-            self._call.waits_for = name_of(provider.factory)
+            self._call.waits_for = factory_name(provider.factory)
             return await PROCESS.get(provider, self._wait_mode)
         if provider.key not in self._values:
             arguments = {name: await self.get(need) for name, need in provider.needs}
             if provider.context is not None:
                 arguments[provider.context] = Context(self._call)
-            self._call.waits_for = name_of(provider.factory)
+            self._call.waits_for = factory_name(provider.factory)
             self._values[provider.key] = await self.open_dependencies.create(provider, arguments, self._wait_mode)
         return self._values[provider.key]

@@ -401,7 +401,7 @@ def read_provider(
 ) -> Provider:
     """Read a dependency's factory, and those that it depends on. `outer` are the factories that depend on it."""
     factory, scope = swap(dependency.factory), dependency.scope
-    name = name_of(factory)
+    name = factory_name(factory)
     try:
         hash(factory)
     except TypeError as error:
@@ -409,13 +409,13 @@ def read_provider(
         raise RegistrationError(f"{subject}: {cause}") from error
     factories = [item for item, _ in outer]
     if factory in factories:
-        cycle = " -> ".join(name_of(item) for item in (*factories[factories.index(factory) :], factory))
+        cycle = " -> ".join(factory_name(item) for item in (*factories[factories.index(factory) :], factory))
         raise RegistrationError(f"{subject}: these dependencies need each other: {cycle}")
     process_factory = next((item for item, item_scope in outer if item_scope == "process"), None)
     if process_factory is not None and scope == "request":
         raise RegistrationError(
-            f"{subject}: {name_of(process_factory)!r} is kept for the process and {name!r} is closed after each call; "
-            f"give {name!r} scope='process', too"
+            f"{subject}: {factory_name(process_factory)!r} is kept for the process and {name!r} is closed after each "
+            f"call; give {name!r} scope='process', too"
         )
     context, dependencies = injected_parameters(factory, f"{subject}: the dependency {name!r}", is_factory=True)
     if context is not None and scope == "process":
@@ -428,7 +428,7 @@ def read_provider(
     return Provider(factory, scope, context, needs, *_kind(factory), dependency.timeout_s, defaults)
 
 
-def name_of(factory: Factory) -> str:
+def factory_name(factory: Factory) -> str:
     return getattr(factory, "__qualname__", None) or repr(factory)
 
 
