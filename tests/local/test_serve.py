@@ -193,7 +193,7 @@ def test_an_unknown_setting_is_reported_before_the_start(
     assert "BATON_TABEL is not a setting; did you mean 'BATON_TABLE'?" in caplog.text
 
 
-def test_an_invalid_target_is_reported_in_one_line_with_exit_code_2(
+def test_an_invalid_target_is_reported_with_the_remedy_and_exit_code_2(
     baton: Baton, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     port = baton.line.rpartition(":")[2].removesuffix("/mcp\n")
@@ -201,7 +201,9 @@ def test_an_invalid_target_is_reported_in_one_line_with_exit_code_2(
     broken_file.write_text("import no_such_module_anywhere\n")
     ambiguous_target = SERVED.removesuffix(":server")
     assert start_error(capfd, str(absent_file)) == f"baton: no such file: {absent_file}\n"
-    assert "holds server, other_server: choose one" in start_error(capfd, ambiguous_target)
+    assert "holds server, other_server\n  choose one of server, other_server, as in" in start_error(
+        capfd, ambiguous_target
+    )
     assert "No module named 'no_such_module_anywhere'" in start_error(capfd, str(broken_file))
     for options, ending in (
         (["--port", port], "or --port 0 for a free port\n"),
