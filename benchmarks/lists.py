@@ -23,7 +23,7 @@ from mcp_baton.aws import compose
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX
-from mcp_baton.workflow.items import MAX_ELEMENTS
+from mcp_baton.workflow.list_elements import MAX_ELEMENTS
 
 STEPS, STEP_S, STEPS_TARGET_S = 8, 0.2, 0.3
 ELEMENTS, ELEMENT_S, ELEMENTS_TARGET_S = 100, 0.05, 1.0

@@ -29,7 +29,7 @@ from mcp_baton.workflow import (
 from mcp_baton.workflow import run as running
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import statuses_under
-from mcp_baton.workflow.items import Items
+from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import WorkflowRun
@@ -243,7 +243,7 @@ EARLY = (
 LISTS = (
     Mutant(
         "the results of a list are in the wrong order",
-        Items,
+        ListElements,
         "in_order",
         property(lambda items: [items.results[index] for index in reversed(range(len(items.elements)))]),
         LIST,

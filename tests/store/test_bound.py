@@ -32,7 +32,7 @@ from mcp_baton.tasks.store import Batch, ListResult, ListWrite, StepWrite, Timin
 from mcp_baton.tasks.variables import MAX_VARIABLES_CHANGED
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS, InvalidField
 from mcp_baton.workflow.checking import MAX_LIST_STEPS, MAX_STEP_NAME_CHARS, MAX_STEPS
-from mcp_baton.workflow.items import MAX_ELEMENTS
+from mcp_baton.workflow.list_elements import MAX_ELEMENTS
 from mcp_baton.workflow.pause import (
     AnswersRequired,
     OpenQuestion,

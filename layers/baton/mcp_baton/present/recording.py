@@ -29,7 +29,7 @@ from mcp_baton.tools.quoting import one_line, quoted_error
 from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.items import Items
+from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import StepFailed, pause_at
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import Handle, handle_of, next_calls
@@ -182,7 +182,7 @@ def _statuses(plan: Plan) -> list[StepStatus]:
 def _position_text(plan: Plan, batch: Batch) -> str:
     name = next((step for step in batch.lists if not batch.steps), None)
     if name is not None:
-        items = plan.items_of(name) or Items([], {})
+        items = plan.items_of(name) or ListElements([], {})
         progress = f"{len(items.done)} of its {len(items.elements)} elements have results"
         return f"Recorded as a call of step '{name}': {progress}"
     if not batch.steps:

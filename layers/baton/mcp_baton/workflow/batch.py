@@ -30,7 +30,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition_changes import Move, obsolete_variables, statuses_under
 from mcp_baton.workflow.host import Skip, Skipped, status_of, stored_result
-from mcp_baton.workflow.items import Items, merged_with
+from mcp_baton.workflow.list_elements import ListElements, merged_with
 from mcp_baton.workflow.pause import PauseReason, stored_pauses
 from mcp_baton.workflow.step_run import StepRun
 
@@ -47,7 +47,7 @@ def run_batch(
     move: Move | None = None,
     claim: Claim | None = None,
     release: bool = False,
-    items: Mapping[str, Items] = MappingProxyType({}),
+    items: Mapping[str, ListElements] = MappingProxyType({}),
     same_version: bool = False,
 ) -> Batch:
     """The batch of a run, or of the part of it that has not been written yet.
@@ -111,7 +111,7 @@ def run_batch(
     )
 
 
-def merged_items(task: TaskRecord, items: Mapping[str, Items]) -> dict[str, Items]:
+def merged_items(task: TaskRecord, items: Mapping[str, ListElements]) -> dict[str, ListElements]:
     """The lists of a run with the results that continuations have stored meanwhile. Stored results are kept.
 
     Raises:
@@ -165,7 +165,7 @@ def outdated(writes: Iterable[StepWrite]) -> frozenset[str]:
 def _writes(
     traces: Sequence[StepRun],
     statuses: Mapping[str, StepStatus],
-    items: Mapping[str, Items],
+    items: Mapping[str, ListElements],
     early_names: Collection[str],
     ended_lists: Collection[str],
     *,
@@ -198,7 +198,7 @@ def _writes(
     return writes
 
 
-def _result_of(items: Items) -> Json | ListResult:
+def _result_of(items: ListElements) -> Json | ListResult:
     """The result of a completed list. If it is stored, its results are not written again."""
     return items.in_order if items.stored is None else ListResult()
 

@@ -23,7 +23,7 @@ from mcp_baton.tasks.store import Batch, ListResult, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.host import status_of, stored_result
-from mcp_baton.workflow.items import Items, failed_items, item_name
+from mcp_baton.workflow.list_elements import ListElements, failed_items, item_name
 from mcp_baton.workflow.pause import FailedItem, StepFailed, pause_after, pause_at
 from mcp_baton.workflow.plan import CallArguments, Plan
 from mcp_baton.workflow.sources import Found
@@ -230,7 +230,7 @@ def _item_batch(
     name, status = match.name, StepStatus(match.step["status"])
     if status is StepStatus.COMPLETED:
         return _replaced_item_batch(plan, match, item, outcome, variables)
-    items = plan.items_of(name) or Items([], {})
+    items = plan.items_of(name) or ListElements([], {})
     stored_names, errors = {f"{ITEMS_PREFIX}{name}", f"{ELEMENTS_PREFIX}{name}"}, _item_errors(plan, name)
     pause = pause_at(name, plan.pauses)
     unapproved_count = pause.unapproved_count if isinstance(pause, StepFailed) else 0
@@ -284,7 +284,7 @@ def _pauses_after_item(
     tool: str,
     outcome: Outcome,
     errors: Mapping[int, str],
-    items: Items,
+    items: ListElements,
     unapproved_count: int,
 ) -> tuple[JsonObject, ...] | None:
     """The reasons after the call of an element. That of the list names the calls that have failed and not succeeded

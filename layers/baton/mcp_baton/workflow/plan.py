@@ -22,7 +22,7 @@ from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.tools.secrets import Secrets, secret_placeholder
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
-from mcp_baton.workflow.items import Items
+from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import PauseReason, parse_pauses, refused_arguments, with_pause
 from mcp_baton.workflow.repeats import Canonical, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven
@@ -189,7 +189,7 @@ class Plan:
             outside=partial(outside_bytes, self.task),
         )
 
-    def items_of(self, name: str) -> Items | None:
+    def items_of(self, name: str) -> ListElements | None:
         """The items of a step with `each`, if its list is known."""
         step = self._step(name)
         return None if step is None or self.known is None else self.known.items_of(step)

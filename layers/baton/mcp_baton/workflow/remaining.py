@@ -19,7 +19,7 @@ from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quot
 from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
-from mcp_baton.workflow.items import item_name
+from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, Waiting, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution

@@ -16,7 +16,7 @@ from mcp_baton.tools.secrets import NO_SECRETS, Secrets, shown_texts
 from mcp_baton.tools.templates import as_text, copy_json, fill, fill_json, fill_uri, placeholders
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
-from mcp_baton.workflow.items import Items, list_of, stored_items
+from mcp_baton.workflow.list_elements import ListElements, list_of, stored_items
 from mcp_baton.workflow.pause import (
     AnswersRequired,
     OpenQuestion,
@@ -137,7 +137,7 @@ class Known(Struct, frozen=True):
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
     lost_results: Mapping[str, str] = field(default_factory=dict)
     outside: Callable[[str], int] = lambda _: 0
-    items: Mapping[str, Items] = field(default_factory=dict)
+    items: Mapping[str, ListElements] = field(default_factory=dict)
     item: Found | None = None
 
     @property
@@ -218,7 +218,7 @@ class Known(Struct, frozen=True):
 
     # Lists
 
-    def items_of(self, step: Step) -> Items | None:
+    def items_of(self, step: Step) -> ListElements | None:
         """The items of a step with `each`: those of this run, or the stored ones, or new ones if its list is known."""
         if not isinstance(step, ListStep):
             return None
@@ -233,15 +233,15 @@ class Known(Struct, frozen=True):
             return items
         resolution = self.resolve(step.each)
         elements = list_of(resolution.value) if isinstance(resolution, Found) else ""
-        return None if isinstance(elements, str) else Items(elements, {})
+        return None if isinstance(elements, str) else ListElements(elements, {})
 
-    def decide_items(self, step: ListStep) -> Items | PauseReason | str:
+    def decide_items(self, step: ListStep) -> ListElements | PauseReason | str:
         """The items with which a list starts; or why it cannot start, or fails (a text).
 
         The elements of an earlier run stay, even if the list is another one now.
         """
         items = self._items_or_reason(step)
-        if isinstance(items, Items) and not items.open:
+        if isinstance(items, ListElements) and not items.open:
             return items  # no call needs the arguments
         shared_sources = {
             name: source
@@ -251,7 +251,7 @@ class Known(Struct, frozen=True):
         shared_arguments = self._resolve_all(shared_sources, step)
         return items if isinstance(shared_arguments, dict) else shared_arguments
 
-    def _items_or_reason(self, step: ListStep) -> Items | PauseReason | str:
+    def _items_or_reason(self, step: ListStep) -> ListElements | PauseReason | str:
         try:
             items = stored_items(self.variables, step.name, with_results=True)
         except ValueLost as lost:
@@ -263,7 +263,7 @@ class Known(Struct, frozen=True):
         if not isinstance(resolved_list, dict):
             return resolved_list
         elements = list_of(resolved_list.get("each"))
-        return elements if isinstance(elements, str) else Items(elements, {})
+        return elements if isinstance(elements, str) else ListElements(elements, {})
 
     # Waits
 

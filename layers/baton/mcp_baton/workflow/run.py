@@ -52,8 +52,8 @@ from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import Move, move_to, statuses_under
 from mcp_baton.workflow.ended_run import EndedRun, LastWrite
 from mcp_baton.workflow.host import Host, Skip, Skipped, Threads, status_of
-from mcp_baton.workflow.items import Items, item_name
 from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver, ThreadLease, lease_end, release_claim
+from mcp_baton.workflow.list_elements import ListElements, item_name
 from mcp_baton.workflow.pause import (
     AnswersRequired,
     DeadlineExceeded,
@@ -130,7 +130,7 @@ class WorkflowRun:
         self.stops: dict[str, StepRun] = {}
         self.is_over = False
         self.lists: dict[str, ListRun] = {}
-        self.items: dict[str, Items] = {}
+        self.items: dict[str, ListElements] = {}
         self.early: dict[str, Json] = {}
         self._first_open = 0
         self._store = store

@@ -16,8 +16,8 @@ from mcp_baton.workflow.batch import merged_items, run_batch
 from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.ended_run import LastWrite
 from mcp_baton.workflow.host import stored_result
-from mcp_baton.workflow.items import Items
 from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver
+from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.list_step import ListRun
@@ -37,7 +37,7 @@ class RunToWrite(Protocol):
     variables: TaskVariables
     traces: list[StepRun]
     lists: dict[str, ListRun]
-    items: dict[str, Items]
+    items: dict[str, ListElements]
     lost_results: dict[str, str]
 
     @property
@@ -83,7 +83,7 @@ class RunWriter:
             return None
 
         steps: list[StepRun] = []
-        items: dict[str, Items] = {}
+        items: dict[str, ListElements] = {}
         releases = last
 
         def decide_batch(task: TaskRecord) -> Batch:
@@ -154,7 +154,7 @@ class RunWriter:
     def _unwritten(self) -> list[StepRun]:
         return [this for this in self._run.traces if not this.written]
 
-    def _unwritten_items(self) -> dict[str, Items]:
+    def _unwritten_items(self) -> dict[str, ListElements]:
         """The lists with results that were not written, and those whose steps were settled since the last write."""
         settled = {this.step.name for this in self._unwritten()}
         return {name: items for name, items in self._run.items.items() if items.is_changed or name in settled}
@@ -182,7 +182,7 @@ class RunWriter:
         except StoreError:
             return True
 
-    def _note_written(self, task: TaskRecord, steps: Sequence[StepRun], items: Mapping[str, Items]) -> None:
+    def _note_written(self, task: TaskRecord, steps: Sequence[StepRun], items: Mapping[str, ListElements]) -> None:
         """Note that these steps and lists were written.
 
         A step that was left out stays unsure if the task has another result for it than this run: a later call may have

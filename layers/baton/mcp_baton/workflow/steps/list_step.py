@@ -10,7 +10,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import TRIED_PREFIX, timestamp
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Succeeded
-from mcp_baton.workflow.items import Items, failed_items
+from mcp_baton.workflow.list_elements import ListElements, failed_items
 from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, FailedItem, StepFailed, Waiting, pause_after
 from mcp_baton.workflow.sources import Source, as_source, source_json
 from mcp_baton.workflow.step_run import StepRun
@@ -69,7 +69,7 @@ class ListStep(ToolStep):
     def start(self, run: OpenRun, this: StepRun) -> None:
         """Begin the list. `next_call` gives the calls of its elements."""
         items = run.known.decide_items(self)
-        if isinstance(items, Items):
+        if isinstance(items, ListElements):
             # Elements are stored even without results: a later run uses the same ones.
             items.is_changed = items.stored is None
             items.version = run.task.version if run.task else 0
@@ -83,7 +83,7 @@ class ListStep(ToolStep):
             this.stop = items.without_secrets(run.secrets.hide_text)
             run.stop_at(this)
 
-    def _stored_retries(self, run: OpenRun, items: Items) -> dict[int, tuple[int, int]]:
+    def _stored_retries(self, run: OpenRun, items: ListElements) -> dict[int, tuple[int, int]]:
         stored = run.variables.get(f"{TRIED_PREFIX}{self.name}")
         if self.retry is None or items.replaced or not isinstance(stored, Mapping):
             return {}
@@ -197,7 +197,7 @@ class ListRun(Struct):
 
     this: StepRun
     step: ListStep
-    items: Items
+    items: ListElements
     waiting: list[int]
     retries: dict[int, tuple[int, int]] = field(default_factory=dict)
     waits_ms: list[int] = field(default_factory=list)

@@ -11,8 +11,8 @@ from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Prepared
 from mcp_baton.tools.secrets import Secrets
 from mcp_baton.workflow.host import Host
-from mcp_baton.workflow.items import Items
 from mcp_baton.workflow.lease import Lease, Over, ThreadLease
+from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.step_run import StepRun, Stop
 from mcp_baton.workflow.steps.step import Step
 
@@ -35,7 +35,7 @@ class OpenRun(Protocol):
     lease: Lease | None
     rng: Callable[[], float]
     lists: dict[str, Any]
-    items: dict[str, Items]
+    items: dict[str, ListElements]
     running: dict[str, int]
     stops: dict[str, StepRun]
 

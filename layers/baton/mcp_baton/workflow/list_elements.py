@@ -20,7 +20,7 @@ MAX_ELEMENTS: Final = 1_000
 """The most elements of a list."""
 
 
-class Items(Struct):
+class ListElements(Struct):
     """The elements of a list, and the results of their calls by index.
 
     Attributes:
@@ -68,7 +68,7 @@ class Items(Struct):
         return ListWrite(len(self.elements), results, self.elements if is_new else None, self.dropped)
 
 
-def stored_items(variables: Mapping[str, Json], step: str, *, with_results: bool = False) -> Items | None:
+def stored_items(variables: Mapping[str, Json], step: str, *, with_results: bool = False) -> ListElements | None:
     """The stored items of a step; `None` if there are none.
 
     Args:
@@ -86,10 +86,10 @@ def stored_items(variables: Mapping[str, Json], step: str, *, with_results: bool
     if not isinstance(elements, list) or len(elements) != stored.total:
         raise StoreError(f"the stored items of the step {step!r} are damaged")
     results = stored.read() if with_results else []
-    return Items(elements, {index: results[index] for index in stored.done} if with_results else {}, stored)
+    return ListElements(elements, {index: results[index] for index in stored.done} if with_results else {}, stored)
 
 
-def merged_with(items: Items, variables: Mapping[str, Json], step: str) -> Items:
+def merged_with(items: ListElements, variables: Mapping[str, Json], step: str) -> ListElements:
     """The items of a run with the results that the task has by now. Stored results of the same elements are kept.
 
     Raises:
