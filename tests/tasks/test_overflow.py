@@ -218,7 +218,8 @@ def test_tasks_get_marks_values_that_are_lost_or_cannot_be_read_and_shows_the_ot
     requests.take()
     with values.refusing("GetItem"):
         answer = client.task_with("all", task)
-    assert requests.take() == ["GetItem", "GetItem"]
+    # The task, and the first value that is refused. Two values are read at the same time, so the second may be, too.
+    assert requests.take() in (["GetItem"] * 2, ["GetItem"] * 3)
     assert answer.result["status"] == "working"
     assert [answer.meta[f"_workflow.result.make{seed}"] for seed in range(2)] == [UNREADABLE] * 2
     assert answer.meta["_workflow.pause_reason"]["failedStep"] == "stop"
