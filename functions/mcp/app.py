@@ -6,7 +6,7 @@ from typing import Annotated
 from mcp_baton import Server, ToolError, ask_user, step
 from mcp_baton.aws import handler
 
-# With task_ids="text", prompts name their task in their text: in most hosts the model cannot read `_meta`.
+# With task_ids="text", prompts contain their task's id: in most hosts the model cannot read `_meta`.
 server = Server("library", version="0.1.0", task_ids="text")
 
 SHELVES = {"Gathering Moss": "QK-534", "Walden": "PS-3048"}
