@@ -451,15 +451,22 @@ class Driver:
         self.happened(is_alone=is_alone)
 
     def is_same(self, approval: dict[str, Any], request: Request) -> bool:
-        names = [line.name for line in self.plan.lines if line.name == request.place.partition("[")[0]]
-        sources = self.plan.line(names[0]).arguments if names else {}
-        shown = {
-            name: "<secret>" if value == PIN or sources.get(name) == ("secret",) else value
-            for name, value in request.arguments.items()
-        }
-        if approval["tool"] != request.tool or {"y": 0, **approval["arguments"]} != shown:
+        place = str(approval.get("step") or "").partition("[")[0]
+        if approval["tool"] != request.tool or place != request.place.partition("[")[0]:
             return False
-        return str(approval.get("step") or "").partition("[")[0] == request.place.partition("[")[0]
+        shown = {"y": 0, **approval["arguments"]}
+        return shown.keys() == request.arguments.keys() and all(
+            shown[name] in self.shown_values(name, value, request) for name, value in request.arguments.items()
+        )
+
+    def shown_values(self, name: str, value: Value, request: Request) -> list[Value]:
+        """What people may see of an argument. If it is secret in another step with the same tool, it is hidden unless
+        its value is that of its own step (docs/reference/workflow-rules.md, Secrets)."""
+        lines = [line for line in self.plan.lines if line.tool == request.tool]
+        secret = {line.name for line in lines if line.arguments.get(name) == ("secret",)}
+        if value == PIN or request.place.partition("[")[0] in secret:
+            return ["<secret>"]
+        return [value, "<secret>"] if secret else [value]
 
     def expires(self, request: Request) -> bool:
         """Whether people decide a request too late."""

@@ -295,4 +295,17 @@ EXAMPLES: tuple[Example, ...] = (
             way="task",
         ),
     ),
+    Example(
+        "the driver looks for a value that is hidden because it is secret in another step",
+        "Secrets are hidden in arguments of a continuation that another step with the same tool takes from it "
+        "(docs/reference/workflow-rules.md, Secrets).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("secret",)}),
+                Line("s1", tool="t0", arguments={"x": ("output", "s0", "list.9")}),
+            ],
+            {"t0": Tool("t0", Approval())},
+            secret=True,
+        ),
+    ),
 )
