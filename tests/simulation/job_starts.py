@@ -28,7 +28,7 @@ from mcp_baton.exceptions import EventError, ProtocolError, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
 from mcp_baton.tasks.record import PAUSE_REASONS, WORKFLOW_TASK
-from mcp_baton.workflow.repetitions import REPEATS_KEY, SLOW_MS
+from mcp_baton.workflow.repetitions import REPEATS_KEY, SLOW_REPLY_MS
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import decoded, status_of, variables_of
@@ -200,7 +200,7 @@ class JobStartJudge(StartJudge):
         if is_open(task):
             return "whose job has not ended"
         ended_ms = ended_ms_of(task)
-        is_slow = ended_ms - int(start["asked"]["N"]) >= SLOW_MS + MARGIN_MS
+        is_slow = ended_ms - int(start["asked"]["N"]) >= SLOW_REPLY_MS + MARGIN_MS
         return "whose job was slow" if is_slow and now_ms - ended_ms < REPEATS_MS - MARGIN_MS else None
 
     def _living(self, task_id: str, now_ms: float) -> Item | None:
@@ -255,7 +255,7 @@ class JobStartJudge(StartJudge):
         if task is None or is_open(task) or self._clocks_differ():
             return
         ended_ms = ended_ms_of(task)
-        if ended_ms < began_ms and ended_ms - self.asked_ms[task_id] < SLOW_MS:
+        if ended_ms < began_ms and ended_ms - self.asked_ms[task_id] < SLOW_REPLY_MS:
             self.wrong(28, f"{process.name} repeats the call of {task_id}, which was fast")
 
     def describe(self, change: Change) -> str:

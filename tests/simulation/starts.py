@@ -21,8 +21,8 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
 from mcp_baton.tasks.dynamodb.starts import START_PREFIX
 from mcp_baton.tasks.record import epoch_ms
-from mcp_baton.workflow.lease import SAFETY_MS
-from mcp_baton.workflow.repetitions import REPEATS_KEY, SLOW_MS
+from mcp_baton.workflow.lease import LEASE_SAFETY_MS
+from mcp_baton.workflow.repetitions import REPEATS_KEY, SLOW_REPLY_MS
 from tests.simulation.client import SentRequest
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
@@ -191,7 +191,7 @@ class StartJudge(Judge):
 
     def _is_late(self, task_id: str, start: Item) -> bool:
         """Whether a task was created when its claim had almost ended. Its process cancels it, and runs nothing."""
-        return self.created_ms.get(task_id, 0.0) > int(start["until"]["N"]) - SAFETY_MS - MARGIN_MS
+        return self.created_ms.get(task_id, 0.0) > int(start["until"]["N"]) - LEASE_SAFETY_MS - MARGIN_MS
 
     def _note_task(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         task_id, after = change.key[1].removeprefix(TASK), change.after
@@ -244,7 +244,7 @@ class StartJudge(Judge):
             age_ms = now_ms - claim[2]
             return f"whose claim ended {age_ms:.0f} ms ago" if age_ms < REPEATS_MS - MARGIN_MS else None
         ended_ms = ended_ms_of(task)
-        is_slow = ended_ms - int(start["asked"]["N"]) >= SLOW_MS + MARGIN_MS
+        is_slow = ended_ms - int(start["asked"]["N"]) >= SLOW_REPLY_MS + MARGIN_MS
         return "whose run was slow" if is_slow and now_ms - ended_ms < REPEATS_MS - MARGIN_MS else None
 
     def check_call(self, call: ToolCall) -> None:
@@ -321,7 +321,7 @@ class StartJudge(Judge):
             )
         if not is_open(task) or (claim is not None and claim[2] == 0):
             ended_ms = ended_ms_of(task)
-            if ended_ms < began_ms and ended_ms - self.asked_ms[task_id] < SLOW_MS:
+            if ended_ms < began_ms and ended_ms - self.asked_ms[task_id] < SLOW_REPLY_MS:
                 self.wrong(28, f"{process.name} repeats the call of {task_id}, which was fast")
 
     def check_settled(self) -> None:

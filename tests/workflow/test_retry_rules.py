@@ -17,7 +17,7 @@ from mcp_baton.workflow.attempts import attempt
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, TaskOver
 from mcp_baton.workflow.step_run import StepRun, Stop
-from mcp_baton.workflow.steps.retry import random_fraction
+from mcp_baton.workflow.steps.retry import system_random_fraction
 
 EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
 OVER = TaskOver(TaskStatus.CANCELLED)
@@ -125,7 +125,7 @@ def test_jitter_is_a_random_part_of_the_wait() -> None:
     retry = structs.replace(EVEN, jitter=True)
 
     assert [retry.wait_s(3, iter([part]).__next__) for part in (0.0, 0.25, 0.5)] == [0, 0.5, 1]
-    fractions = {random_fraction() for _ in range(20)}
+    fractions = {system_random_fraction() for _ in range(20)}
     assert len(fractions) > 1
     assert all(0 <= number < 1 for number in fractions)
 

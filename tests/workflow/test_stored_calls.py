@@ -10,15 +10,15 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import StepWrite
 from mcp_baton.tools.secrets import HIDDEN
 from mcp_baton.workflow.batch import outdated
-from mcp_baton.workflow.stored_calls import CALL_BYTES, DIGEST, restore_call, shown_call, stored_call
+from mcp_baton.workflow.stored_calls import DIGEST, MAX_STORED_CALL_BYTES, restore_call, shown_call, stored_call
 
 LONG = "x" * 9_000
 
 
 def test_arguments_of_up_to_8_kb_are_stored_unchanged() -> None:
-    call: JsonObject = {"text": "x" * (CALL_BYTES - 11)}
+    call: JsonObject = {"text": "x" * (MAX_STORED_CALL_BYTES - 11)}
 
-    assert len(dumps(call)) == CALL_BYTES
+    assert len(dumps(call)) == MAX_STORED_CALL_BYTES
     assert stored_call(call) == call
 
 
@@ -97,7 +97,7 @@ CALLS = st.dictionaries(
 def test_stored_arguments_are_small_and_equal_their_call(call: JsonObject) -> None:
     stored_arguments = stored_call(call)
 
-    assert len(dumps(stored_arguments).encode()) <= CALL_BYTES
+    assert len(dumps(stored_arguments).encode()) <= MAX_STORED_CALL_BYTES
     assert restore_call(stored_arguments, call) == call
 
 

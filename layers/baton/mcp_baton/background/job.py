@@ -10,7 +10,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.lease import CHECK_AFTER_S, RETRY_MS, Lease
+from mcp_baton.workflow.lease import CHECK_AFTER_S, RENEWAL_RETRY_MS, Lease
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class JobMonitor:
         if remaining_s > 0:
             return remaining_s
         is_written = self._lease.renew_by(lambda task, claim: self._jobs.report(task, claim, message))
-        pause_s = MESSAGE_INTERVAL_S if is_written else RETRY_MS / 1000
+        pause_s = MESSAGE_INTERVAL_S if is_written else RENEWAL_RETRY_MS / 1000
         self._next_s = self._clock() + pause_s
         if is_written:
             self.unwritten = None

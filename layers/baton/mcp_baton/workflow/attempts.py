@@ -10,7 +10,7 @@ from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.step_run import StepRun
-from mcp_baton.workflow.steps.retry import random_fraction
+from mcp_baton.workflow.steps.retry import system_random_fraction
 from mcp_baton.workflow.steps.step import Step
 
 
@@ -21,7 +21,7 @@ def attempt(
     tool_call: ToolCall,
     variables: TaskVariables | None,
     lease: Lease | ThreadLease | None,
-    rng: Callable[[], float] = random_fraction,
+    rng: Callable[[], float] = system_random_fraction,
 ) -> Outcome:
     """Call a step's tool until it succeeds, or until it must not or cannot be called again.
 

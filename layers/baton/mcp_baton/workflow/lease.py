@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 CHECK_AFTER_S = 2.0
 """If a run has not read its task for this long, it checks it before the next step or attempt, seconds."""
 
-SAFETY_MS = 5_000
+LEASE_SAFETY_MS = 5_000
 """A run starts nothing in this time before its claim ends, unless the claim is renewed, milliseconds."""
 
-RETRY_MS = 2_000
+RENEWAL_RETRY_MS = 2_000
 """How long a run waits after a renewal that failed, milliseconds."""
 
 
@@ -58,11 +58,11 @@ def lease_end(store: TaskStore, left_ms: TimeLeft) -> int:
 def lasts(until_ms: int, now_ms: int, left_ms: TimeLeft) -> bool:
     """Whether a claim that ends then lasts for the next seconds, or until the function is stopped."""
     lasts_ms = until_ms - now_ms
-    if lasts_ms >= SAFETY_MS:
+    if lasts_ms >= LEASE_SAFETY_MS:
         return True
     remaining_ms = left_ms()
     # The claim may end together with the function.
-    return remaining_ms is not None and lasts_ms >= 0 and remaining_ms - lasts_ms < SAFETY_MS
+    return remaining_ms is not None and lasts_ms >= 0 and remaining_ms - lasts_ms < LEASE_SAFETY_MS
 
 
 def release_claim(store: TaskStore, task: TaskRecord) -> None:
@@ -210,7 +210,7 @@ class Lease:
         if now_ms < self._renew_at_ms:
             return False
         # A renewal cannot extend a claim beyond the function's end.
-        extends_claim = self.claim().until_ms - self.current_claim.until_ms >= SAFETY_MS
+        extends_claim = self.claim().until_ms - self.current_claim.until_ms >= LEASE_SAFETY_MS
         if not extends_claim:
             self._renew_at_ms = now_ms + RENEW_MS
         return extends_claim
@@ -222,7 +222,7 @@ class Lease:
             Whether the write was made. If not, the run continues as after any failed renewal.
         """
         # Set the next attempt first: a tool's notifications must not each try to renew while the store is down.
-        self._renew_at_ms = self._store.now_ms() + RETRY_MS
+        self._renew_at_ms = self._store.now_ms() + RENEWAL_RETRY_MS
         try:
             renewed = write(self.task, self.claim())
         except ClaimLost as lost:

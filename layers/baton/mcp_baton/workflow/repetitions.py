@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 REPEATS_KEY: Final = "repeats"
 """The member of `_meta` of a reply to a repeated call."""
 
-SLOW_MS: Final = 3_000
+SLOW_REPLY_MS: Final = 3_000
 """A client may have given up before a reply that took this long, milliseconds."""
 
 CREATION_S: Final = 2.0
@@ -154,7 +154,7 @@ class Starter:
         elif ended_ms is None:
             is_repetition = True
         else:
-            is_slow = ended_ms - found.asked_ms >= SLOW_MS
+            is_slow = ended_ms - found.asked_ms >= SLOW_REPLY_MS
             is_repetition = (is_slow or self._may_show_form(task)) and now_ms - ended_ms < self._repeats_ms
         if is_repetition and not self._has_named_workflow(task):
             self._note("takeover" if takes_over else "repetition", task.task_id)

@@ -51,16 +51,16 @@ from mcp_baton.workflow.times import time_of
 
 logger = logging.getLogger(__name__)
 
-SHOWN_VALUE: Final = 100
+MAX_VALUE_SHOWN_CHARS: Final = 100
 """Characters of an invalid value that are shown."""
 
 LEFT_OUT: Final = "(not given)"
 """Shown in a question in place of an argument of the workflow that was left out."""
 
-LONG_BYTES: Final = 2_000
+LONG_VALUE_TEXT_BYTES: Final = 2_000
 """A stored value of more bytes is longer than `quoting.MAX_QUOTED_CHARS` characters, so it is not shown."""
 
-FIELD_BYTES: Final = 100_000
+MAX_FIELD_READ_BYTES: Final = 100_000
 """A stored value of more bytes is not read to show one field of it."""
 
 
@@ -332,7 +332,7 @@ class Known(Struct, frozen=True):
     def shows_placeholder(self, source: Source) -> bool:
         """Whether a source's value is too long to be read for display: its placeholder is shown."""
         is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
-        return self.stored_bytes(source) > (FIELD_BYTES if is_field else LONG_BYTES)
+        return self.stored_bytes(source) > (MAX_FIELD_READ_BYTES if is_field else LONG_VALUE_TEXT_BYTES)
 
     def shortened(self, value: Json, source: Source | None, limit: int = MAX_QUOTED_CHARS) -> Json:
         """A value, or its placeholder if it is long and has one."""
@@ -517,7 +517,7 @@ class Known(Struct, frozen=True):
         if source is None or name not in arguments or name in self.answers.get(step.name, {}):
             return item
         value = one_line(self.shown_value(arguments[name], source))
-        value = value if len(value) <= SHOWN_VALUE else f"{value[:SHOWN_VALUE]} …"
+        value = value if len(value) <= MAX_VALUE_SHOWN_CHARS else f"{value[:MAX_VALUE_SHOWN_CHARS]} …"
         origin = self.placeholder(source) or "a constant"
         return InvalidField(item.field, f"{item.problem}; it got {value} from {origin}")
 

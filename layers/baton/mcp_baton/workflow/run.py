@@ -71,7 +71,7 @@ from mcp_baton.workflow.secrets import hidden_in
 from mcp_baton.workflow.step_run import StepRun, Stop
 from mcp_baton.workflow.steps.list_step import ListRun, ListStep
 from mcp_baton.workflow.steps.question import Question
-from mcp_baton.workflow.steps.retry import random_fraction
+from mcp_baton.workflow.steps.retry import system_random_fraction
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
 from mcp_baton.workflow.stored_calls import shown_call, stored_call
@@ -110,7 +110,7 @@ class WorkflowRun:
         run_input: RunInput,
         *,
         clock: Callable[[], float] = time.monotonic,
-        rng: Callable[[], float] = random_fraction,
+        rng: Callable[[], float] = system_random_fraction,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.host = host

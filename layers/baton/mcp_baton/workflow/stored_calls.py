@@ -8,7 +8,7 @@ from mcp_baton.tasks.keys import digest
 from mcp_baton.tasks.record import CALL_PREFIX
 from mcp_baton.tools.secrets import is_hidden, stored_arguments
 
-CALL_BYTES: Final = 8_192
+MAX_STORED_CALL_BYTES: Final = 8_192
 """The longest JSON text of arguments that are stored whole, bytes."""
 
 DIGEST: Final = "_workflow.digest"
@@ -32,12 +32,12 @@ def stored_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObje
     call = {name: _digest_entry(value, lengths[name]) if name in reserved else value for name, value in values.items()}
     total = json_size(call)
     for name in sorted(values.keys() - reserved, key=lambda name: (-lengths[name], name)):
-        if total <= CALL_BYTES:
+        if total <= MAX_STORED_CALL_BYTES:
             break
         call[name] = _digest_entry(values[name], lengths[name])
         # A client chooses how many arguments there are, so do not encode all of them again for each.
         total += json_size(call[name]) - lengths[name]
-    return _digest_entry(values, json_size(values)) if total > CALL_BYTES or _is_digest_entry(call) else call
+    return _digest_entry(values, json_size(values)) if total > MAX_STORED_CALL_BYTES or _is_digest_entry(call) else call
 
 
 def shown_call(variables: JsonObject, step: str) -> JsonObject | None:

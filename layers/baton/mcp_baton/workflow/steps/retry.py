@@ -13,7 +13,7 @@ from mcp_baton.exceptions import RegistrationError, ToolError
 MAX_ATTEMPTS = 100
 
 
-def random_fraction() -> float:
+def system_random_fraction() -> float:
     """A random number from 0 up to 1. It comes from the system, because functions restored from one snapshot share the
     state of `random`."""
     return int.from_bytes(os.urandom(4)) / 2**32
@@ -54,7 +54,7 @@ class Retry(Struct, frozen=True):
             raise _error("on", self.on, "one or more types of exceptions, e.g. (ToolError, ConnectionError)")
         force_setattr(self, "on", types)
 
-    def wait_s(self, attempts: int, rng: Callable[[], float] = random_fraction) -> float:
+    def wait_s(self, attempts: int, rng: Callable[[], float] = system_random_fraction) -> float:
         """The wait after this many attempts, seconds.
 
         Args:
