@@ -212,6 +212,11 @@ class Judge:
             self.wrong(4, f"call #{serial} is written to {name} by write #{number}, but was written before: {places}")
         places.append((number, name))
         call = self.world.calls[serial - 1]
+        named_step = call.process.named_step
+        if before is not None and named_step in steps_of(before):
+            if name.startswith(RESULT_PREFIX) and name != RESULT_PREFIX + named_step:
+                self.wrong(4, f"call #{serial} names {named_step}, and is written to {name}")
+            return
         open_step = self.world.step_of_call(call)
         if call.process.is_run or before is None or open_step is None or name == RESULT_PREFIX + open_step:
             return

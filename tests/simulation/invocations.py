@@ -112,7 +112,7 @@ def invoke(world: "World", process: Process, trigger: Trigger) -> None:
 def _task_id_in(params: dict[str, Json]) -> str:
     match params:
         case {"taskId": str(task_id)} | {"_meta": {"_task_id": str(task_id)}}:
-            return task_id
+            return task_id.partition("/")[0]
         case {"notifications": {"taskIds": [str(task_id), *_]}}:
             return task_id
         case _:

@@ -84,6 +84,7 @@ class Process:
         shown_ms: The latest time that its wall clock has shown.
         checked_ms: When it had last read its wall clock before it started a tool's thread.
         asked_ms: When its last request reached the store.
+        named_step: The step that its call names, or the element of a list: `ann`, or `mails/3`.
     """
 
     kind: str
@@ -109,6 +110,7 @@ class Process:
     checked_ms: float = float("-inf")
     asked_ms: float = float("-inf")
     answer: JsonObject | ProtocolError | None = None
+    named_step: str = ""
 
     @property
     def name(self) -> str:

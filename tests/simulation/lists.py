@@ -47,6 +47,9 @@ class ListWorld(World):
         self.parallel = self.rng.choice([1, 2, 3])
         self.judge: ListJudge = ListJudge(self, strict=strict)
 
+    def names_of(self, tool: str) -> list[str]:
+        return [f"{STEP}/{index}" for index in range(len(NAMES))] if tool == "mail" else super().names_of(tool)
+
     def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
         return listing_server(self.parallel)
 
@@ -59,12 +62,13 @@ class ListJudge(Judge):
         for index, value in after.items():
             call = self.world.calls[(serial_in(value) or 0) - 1]
             self.placed.setdefault(call.serial, [(number, f"{STEP}[{index}]")])
-            if call.tool != "mail" or call.arguments["to"] != NAMES[index]:
+            named = call.process.named_step.partition("/")[2]
+            if call.tool != "mail" or (named != str(index) and call.arguments["to"] != NAMES[index]):
                 self.wrong(19, f"write #{number} stores call #{call.serial} {call.arguments} as element {index}")
         for index, value in before.items():
             new_value = after.get(index)
-            made_by_run = new_value is not None and self.world.calls[(serial_in(new_value) or 0) - 1].process.is_run
-            if new_value != value and not made_by_run:
+            process = None if new_value is None else self.world.calls[(serial_in(new_value) or 0) - 1].process
+            if new_value != value and not (process and (process.is_run or process.named_step)):
                 self.wrong(19, f"write #{number} replaces the result {value} of element {index} by {new_value}")
 
     def _check_pause(self, before: Item, after: Item) -> None:
@@ -79,6 +83,8 @@ class ListJudge(Judge):
         """Check that calls are stored. Of two calls of one element, one result is stored. A failed call's error is in
         the pause reason."""
         names = {self.world.calls[serial - 1].arguments.get("to") for serial in self.placed}
+        named = [self.world.calls[serial - 1].process.named_step.partition("/")[2] for serial in self.placed]
+        names |= {NAMES[int(index)] for index in named if index}
         other_calls = [call for call in calls if call.tool != "mail" or call.arguments["to"] not in NAMES]
         list_calls = [call for call in calls if call.has_result and call not in other_calls]
         super()._check_placed(process, other_calls + [call for call in list_calls if call.arguments["to"] not in names])

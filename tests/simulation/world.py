@@ -119,6 +119,8 @@ class World:
         self._other_invocations = rng.randrange(7)
         # Another generator chooses this, so that earlier seeds keep their course.
         self._creation_is_late = Random(f"late creation {seed}").random() < 0.03
+        self._names = Random(f"names {seed}")
+        self._names_steps = self._names.random() < 0.3
 
     # The course of a simulation.
 
@@ -223,16 +225,17 @@ class World:
             yield name, 0.0 if piece is None else int(piece["expires_at"]["N"])
 
     def step_of_call(self, call: ToolCall) -> str | None:
-        """Return the step that makes exactly this call with constant arguments only, or `None`."""
-        for step in self.steps():
+        """Return the step that makes exactly this call with constant arguments only, as its process knows it."""
+        container = call.process.container
+        for step in self.steps(edited=container.edited if container else None):
             constants = constants_of(step)
-            equal_arguments = (constants, constants | {"text": ""})  # an omitted text is empty
+            equal_arguments = (constants, {"text": "", **constants})  # an omitted text is empty
             if step.tool == call.tool and len(constants) == len(step.arguments) and call.arguments in equal_arguments:
                 return step.name
         return None
 
-    def steps(self) -> Sequence[Step]:
-        workflow = self.server(edited=self.edited).workflows.get(self.plan.name)
+    def steps(self, *, edited: bool | None = None) -> Sequence[Step]:
+        workflow = self.server(edited=self.edited if edited is None else edited).workflows.get(self.plan.name)
         return workflow.steps if workflow else ()
 
     def on_creation(self, task_id: str) -> None:
@@ -257,7 +260,7 @@ class World:
     def rewrite_request(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return request if self._rewrite is None else self._rewrite(operation, request)
 
-    def message(self, _process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
+    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
         meta: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.task_id}}
         match trigger.kind:
             case "listen":
@@ -269,9 +272,17 @@ class World:
                 return "prompts/get", {"name": self.plan.name, "arguments": {}, **meta}
             case "call":
                 tool, arguments = self.rng.choice(self.plan.calls)
+                if self._names_steps and self._names.random() < 0.6:
+                    process.named_step = self._names.choice([*self.names_of(tool), "gone"])
+                    self.incidents.add("a call named its step")
+                    meta = {"_meta": {TASK_ID_KEY: f"{self.task_id}/{process.named_step}"}}
                 return "tools/call", {"name": tool, "arguments": arguments, **meta}
             case _:
                 return task_message(self.task_id, trigger.kind)
+
+    def names_of(self, tool: str) -> list[str]:
+        """Return how a call of a tool may name its step."""
+        return [step.name for step in self.steps() if step.tool == tool]
 
     def is_stateless(self, method: str) -> bool:
         if method in STATELESS_ONLY or method in HANDSHAKE_ONLY:

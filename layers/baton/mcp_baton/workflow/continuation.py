@@ -140,23 +140,21 @@ class ContinuationCall(Struct, frozen=True):
 def match_again(plan: Plan, call: ContinuationCall) -> MatchedStep | None:
     """The step of a call, for a task that has changed since the call began.
 
-    A call keeps its step, and its key, unless another call with other arguments has completed the step meanwhile.
+    A call keeps its step, and its key, unless another call with other arguments has completed the step meanwhile. Then
+    the rules decide again. An element that has a result keeps it.
     """
     match = named_step(plan, call.tool, call.step) if call.step else None
-    if call.is_fixed or (match and _keeps(plan, match, call)):
+    if call.is_fixed:
         return match
+    if match is not None and not plan.is_skipped(match.step):
+        items = plan.items_of(match.name)
+        is_open = not _is_completed(match.step) and not (items and match.item in items.done)
+        arguments = plan.call_arguments(call.tool, call.arguments, call.exact)
+        if is_open or (match.item is None and plan.was_called_with(match.name, arguments)):
+            return match
+        if match.item is not None:
+            return None
     return matching_step(plan, call.tool, call.arguments, call.exact)
-
-
-def _keeps(plan: Plan, match: MatchedStep, call: ContinuationCall) -> bool:
-    """Whether a step is open, or was completed by an equal call, which has the same key."""
-    arguments = plan.call_arguments(call.tool, call.arguments, call.exact)
-    items = plan.items_of(match.name)
-    if match.item is None and _is_completed(match.step):
-        return plan.was_called_with(match.name, arguments)
-    if match.item is not None and items and match.item in items.done:
-        return plan.was_called_with(match.name, arguments, Found(items.elements[match.item]))
-    return not _is_completed(match.step) and not plan.is_skipped(match.step)
 
 
 def attempts_for(plan: Plan, tool: str) -> int:

@@ -213,18 +213,18 @@ class Plan:
         arguments, is_complete = planned
         return call.have(arguments) if arguments else is_complete and call.equal({})
 
-    def was_called_with(self, name: str, call: CallArguments, element: Found | None = None) -> bool:
-        """Whether a completed step, or an element with a result, was called with equal arguments: those of its
-        continuation, otherwise those of its sources. A secret is not stored, so it cannot differ."""
+    def was_called_with(self, name: str, call: CallArguments) -> bool:
+        """Whether a completed step was called with equal arguments: those of its continuation, otherwise those of its
+        sources. A secret is not stored, so it cannot differ."""
         variable = f"{CALL_PREFIX}{name}"
-        if element is None and variable in self.task.variables:
+        if variable in self.task.variables:
             try:
                 earlier_call = restore_call(self.task.variables[variable], call.arguments)
             except StoreError as error:
                 logger.warning("task %s: the call of step %s cannot be read", self.task.task_id, name, exc_info=error)
                 return False
             return earlier_call is not None and call.equal(earlier_call)
-        planned = self._planned(name, call, element)
+        planned = self._planned(name, call, None)
         if planned is None:
             return False
         arguments, is_complete = planned
