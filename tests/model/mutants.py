@@ -9,7 +9,7 @@ from mcp_baton.approvals import decisions, gate
 from mcp_baton.background import waiting
 from mcp_baton.background.items import DynamoDBJobStore
 from mcp_baton.callbacks import endpoint as callbacks
-from mcp_baton.present import mcp_task, sentences, view
+from mcp_baton.present import board, mcp_task, sentences, view
 from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.calls import ToolCall
@@ -21,7 +21,9 @@ from mcp_baton.workflow import (
     client_questions,
     continuation,
     continuations,
+    ended_run,
     pause,
+    remaining,
     resolve,
     runs,
     write,
@@ -30,6 +32,7 @@ from mcp_baton.workflow import run as running
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import statuses_under
 from mcp_baton.workflow.list_elements import ListElements
+from mcp_baton.workflow.plan import Plan as TaskPlan
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import WorkflowRun
@@ -110,6 +113,7 @@ SECRET_MISSING = plan_of(call("s0", arguments={"y": ("secret",)}), secret=True)
 LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])))
 
 _uses, _questions, _pause, _ready = Step.uses, Known.open_questions, ListRun.pause, Workflow.ready
+_pauses_with, _what_happened = TaskPlan.pauses_with, sentences.what_happened
 _may_retry: Callable[..., bool] = attempts._may_retry  # noqa: SLF001
 Gate = gate._Gate  # noqa: SLF001
 
@@ -174,6 +178,29 @@ PARALLEL = (
         "_update_questions",
         lambda *_: None,
         example="a pause of parallel steps lists only some of the open questions",
+    ),
+    Mutant(
+        "only the reason of the first stopped step is stored",
+        batch,
+        "stored_pauses",
+        lambda reasons: tuple(reasons[:1]),
+        plan_of(Line("s0", "model"), call("s1"), parallel=2, t1={"fails": 1}),
+        World(answers={"s0": 1}),
+    ),
+    Mutant(
+        "a step that needs the model does not end a call if another step waits",
+        ended_run,
+        "suspends",
+        lambda pauses: any(pause.type == "waiting" for pause in pauses),
+        example="a step that needs the model does not end a call whose first stopped step waits",
+    ),
+    Mutant(
+        "the text of a task tells only the first stopped step",
+        board,
+        "what_happened",
+        lambda pauses: _what_happened(pauses[:1]),
+        plan_of(Line("s0", "model"), Line("s1", "sleep", within_s=300.0), parallel=2),
+        World(answers={"s0": 1}),
     ),
 )
 
@@ -331,6 +358,20 @@ RETRIES = (
         Step.may_start,
         plan_of(call("s0", retry=LONG_RETRY), call("s1"), parallel=2, way="task", t0={"fails": 1}, t1=GUARDED),
     ),
+    Mutant(
+        "a run that wakes for another step makes the next attempt of an element, too",
+        ListRun,
+        "retry_ms",
+        lambda *_: 0,
+        plan_of(
+            call("s0", retry=LONG_RETRY, each=("constant", [3]), arguments={"x": ("item", None)}),
+            call("s1"),
+            parallel=2,
+            way="task",
+            t0={"fails": 1},
+            t1=GUARDED,
+        ),
+    ),
 )
 
 WAITS = (
@@ -348,9 +389,9 @@ WAITS = (
     ),
     Mutant(
         "a call in the background does not know that its steps wait",
-        waiting,
-        "Waiting",
-        pause.DeadlineExceeded,
+        ended_run,
+        "suspends",
+        lambda _: False,
         SLEEP_IN_BACKGROUND,
     ),
     Mutant("a decision does not wake a call", decisions, "wake", lambda *_: True, APPROVAL_IN_BACKGROUND),
@@ -435,9 +476,9 @@ CONTINUATIONS = (
     ),
     Mutant(
         "a call leaves the pause of its step",
-        continuation,
-        "paused_step",
-        lambda _: None,
+        TaskPlan,
+        "pauses_with",
+        lambda plan, name, reason: None if reason is None else _pauses_with(plan, name, reason),
         plan_of(call("s0", arguments={}), call("s1")),
     ),
     Mutant(
@@ -505,15 +546,15 @@ VIEWS = (
     Mutant(
         "a status message says that a person is waited for",
         sentences,
-        "PAUSED",
-        "paused: waits for an approval of people",
+        "WAITS_FOR_MODEL",
+        "waits for an approval of people",
         plan_of(call("s0", arguments={})),
     ),
     Mutant(
         "next has a call that failed and fails again",
-        RemainingCalls,
+        remaining,
         "_fails_again",
-        property(lambda _: False),
+        lambda _: False,
         plan_of(call("s0"), t0={"fails": 1}),
     ),
     Mutant(

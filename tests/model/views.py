@@ -87,6 +87,9 @@ class Views:
             failing = {self._tool_of(pause) for pause in self.pauses if _fails_again(pause)}
             calls = [call for call in _with_ids(self.next) if call in shown or call.get("tool") not in failing]
             yield from differing("the suggested calls", [calls, shown])
+            tools = [step.get("tool") for step in self.meta[PROGRESS]["steps"]]
+            if again := [call for call in shown if call.get("tool") in failing and tools.count(call["tool"]) == 1]:
+                yield f"the tool's result suggests {again}, which would fail again"
             yield from self._pause_contradictions()
 
     def _statuses(self) -> list[dict[str, str]]:
