@@ -308,4 +308,19 @@ EXAMPLES: tuple[Example, ...] = (
             secret=True,
         ),
     ),
+    Example(
+        "the handoff has a line without a call for a list whose calls are all denied",
+        "A denied call is not made, and no handoff or `next` suggests it again (docs/approvals.md, What an "
+        "approval covers).",
+        Plan(
+            [
+                Line("s1", tool="t1", arguments={"x": ("item", None)}, each=("constant", [5])),
+                Line("s2", tool="t1", arguments={"x": ("constant", 5)}),
+                Line("s3", "fetch", arguments={"v": ("constant", 5)}),
+            ],
+            {"t1": Tool("t1", Approval())},
+            parallel=2,
+        ),
+        World(arguments={"a": 6}, denied=("s1", "s2"), unreadable={"s3": 1}, seed=1386, changes=2),
+    ),
 )

@@ -132,7 +132,7 @@ class RemainingCalls(Struct, frozen=True):
         """The remaining steps that the model has to do itself. The server runs all others when it continues. A call
         that a person has denied is left out, and so is a step whose result waits for its condition."""
         variables, stopped = self.known.variables, {pause.step for pause in self.pauses}
-        steps = [step for step in self._steps() if not is_denied(variables, step.name)]
+        steps = [step for step in self._steps() if self._has_calls(step)]
         return [step for step in steps if step.name in stopped or not is_early(variables, step.name)]
 
     def open_elements(self, step: Step) -> list[int]:
@@ -153,7 +153,7 @@ class RemainingCalls(Struct, frozen=True):
             return stopped_steps
         # The model's reading of a resource is not recorded, so the server would stop there again.
         steps = [step for step in open_steps if self.known.decide_condition(step) is True]
-        return [step for step in steps if step.client_can_do and self._has_calls(step)]
+        return [step for step in steps if step.client_can_do]
 
     @property
     def _needing_the_model(self) -> set[str]:
@@ -166,9 +166,10 @@ class RemainingCalls(Struct, frozen=True):
         }
 
     def _has_calls(self, step: Step) -> bool:
-        """Whether a step is no list, or one that may have elements without a result."""
-        items = self.known.items_of(step)
-        return items is None or bool(items.open)
+        """Whether a step, or an element of its list, may be called: no person has denied the call."""
+        if self.known.items_of(step) is not None:
+            return bool(self.open_elements(step))
+        return not is_denied(self.known.variables, step.name)
 
     def visible_count(self, steps: Sequence[Step]) -> int:
         """How many calls a model can make without the task: up to the first one that uses the result of a callback,
