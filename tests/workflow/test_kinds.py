@@ -245,6 +245,7 @@ def parallel(kind: Kind, era: Era) -> Iterator[tuple[World, Client, str]]:
         if kind.opens:
             kind.settle(client, run.task_id)
             finish(client, run.task_id)
+        world.calls.remove("work o")  # it may end at any time
         yield world, client, run.task_id
 
 
