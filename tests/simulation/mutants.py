@@ -39,9 +39,9 @@ from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.outcomes import Failed
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.workflow import dispatching, repetitions, runs
+from mcp_baton.workflow import dispatching, repetitions, run_task, runs
 from mcp_baton.workflow import run as running
-from mcp_baton.workflow.host import Skip, Skipped
+from mcp_baton.workflow.host import Host, Skip, Skipped
 from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter
 from mcp_baton.workflow.resolve import Known
@@ -250,8 +250,16 @@ def _ended_start(store: DynamoDBStartStore, *args: Any) -> Start | None:
     return found and structs.replace(found, until_ms=0)
 
 
-def _begin_any_lease(run: WorkflowRun, store: TaskStore, task: TaskRecord, *, unsure: bool = False) -> Lease:
-    return Lease(store, task, run.host.left_ms, run._clock, unsure=unsure)  # noqa: SLF001
+def _begin_any_lease(
+    host: Host,
+    store: TaskStore,
+    task: TaskRecord,
+    _input: RunInput,
+    clock: Callable[[], float],
+    *,
+    unsure: bool = False,
+) -> Lease:
+    return Lease(store, task, host.left_ms, clock, unsure=unsure)
 
 
 def _other_id(workflow: Workflow, run_input: RunInput, *args: Any) -> object:
@@ -474,7 +482,7 @@ MUTANTS = (
         for name, rewrite, patch, is_rare in (
             ("a callback is not in the outbox", _unlisted_callback, None, False),
             ("sweeps ignore callbacks", None, replaced(sweep, _check=_without_wakes), False),
-            ("any run removes a callback from the outbox", None, replaced(running, Claim=_workers_claim), True),
+            ("any run removes a callback from the outbox", None, replaced(run_task, Claim=_workers_claim), True),
             (
                 "a repeated event starts a job that waits",
                 without_condition(r"\(attribute_not_exists\(run\.dispatch"),
@@ -494,8 +502,8 @@ MUTANTS = (
         for name, rewrite, patch, is_rare in (
             ("any call replaces a start", without_condition(r"\(attribute_not_exists\(task"), None, False),
             ("a start without a task does not wait", None, replaced(DynamoDBStartStore, begin=_ended_start), False),
-            ("a task that is created too late runs", None, replaced(WorkflowRun, _begin_lease=_begin_any_lease), True),
-            ("a task has another id than its start", None, replaced(running, new_task=_other_id), False),
+            ("a task that is created too late runs", None, replaced(run_task, begin_lease=_begin_any_lease), True),
+            ("a task has another id than its start", None, replaced(run_task, new_task=_other_id), False),
             ("slow calls are not repeated", None, replaced(repetitions, SLOW_REPLY_MS=10**9), False),
             ("fast calls are repeated", None, replaced(repetitions, SLOW_REPLY_MS=0), False),
             ("a named task is repeated", None, replaced(repetitions, _is_clients=lambda _task: False), False),

@@ -226,7 +226,7 @@ ROOMS_OF_REQUESTS = ("server", "present", "workflow", "background", "questions")
 UNCHECKED = re.compile(r"store\.(?:get|list|take|cancel|complete)\(|\bjobs\.answer\(")
 CHECKED_BEFORE = {
     "workflow/execution.py": 2,  # own_task and own_page check it
-    "workflow/run.py": 2,  # the run's own task; its callers call check_own
+    "workflow/run_task.py": 2,  # the run's own task; its callers call check_own
     "workflow/dispatching.py": 1,  # the task was read before
     "workflow/lease.py": 1,  # the same
     "workflow/repetitions.py": 1,  # `may_use` follows

@@ -43,8 +43,9 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.run import WorkflowRun, take_task
+from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.run_input import RunInput
+from mcp_baton.workflow.run_task import take_task
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output
 from mcp_baton.workflow.step_run import StepRun, UnreadResource
 from mcp_baton.workflow.steps.step import Step

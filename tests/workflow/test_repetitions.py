@@ -22,7 +22,7 @@ from mcp_baton.telemetry import Telemetry
 from mcp_baton.testing import Client, connect
 from mcp_baton.testing.mcp_client import Era, JsonRpcError
 from mcp_baton.workflow import runs
-from mcp_baton.workflow.run import take_task
+from mcp_baton.workflow.run_task import take_task
 from tests.support.client import Client as WireClient
 
 

@@ -13,30 +13,22 @@ from functools import partial
 from msgspec import structs
 
 from mcp_baton.exceptions import (
-    OutcomeUnknown,
-    StoreBusy,
     StoreError,
     StoreUnavailable,
-    TaskNotFound,
     ToolError,
     ValueLost,
 )
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.keys import Key, own_key, step_key
 from mcp_baton.tasks.record import (
-    EARLY_PREFIX,
     ELEMENTS_PREFIX,
     ITEMS_PREFIX,
     MAX_JOBS_PER_TASK,
     RESULT_PREFIX,
     WAIT_PREFIX,
     WAITING_JOBS,
-    Claim,
     StepStatus,
     TaskRecord,
-    is_early,
-    statuses_of,
     timestamp,
     waiting_jobs,
 )
@@ -46,18 +38,16 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import AFTER_WAITS_MS, denied_call
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Prepared, Succeeded
-from mcp_baton.tools.secrets import secrets_of
 from mcp_baton.workflow import resources
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.definition_changes import Move, move_to, statuses_under
+from mcp_baton.workflow.definition_changes import move_to, statuses_under
 from mcp_baton.workflow.ended_run import EndedRun, LastWrite
-from mcp_baton.workflow.host import Host, Skip, Skipped, Threads, status_of
-from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver, ThreadLease, lease_end, release_claim
-from mcp_baton.workflow.list_elements import ListElements, item_name
+from mcp_baton.workflow.host import Host, Skip, Skipped, Threads
+from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver, ThreadLease, release_claim
+from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import (
     AnswersRequired,
     DeadlineExceeded,
-    PauseReason,
     Remedy,
     approval_pause,
     pause_after,
@@ -66,11 +56,12 @@ from mcp_baton.workflow.pause import (
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run_input import RunInput, new_task
+from mcp_baton.workflow.run_input import RunInput
+from mcp_baton.workflow.run_task import create_lease
 from mcp_baton.workflow.secrets import hidden_in
+from mcp_baton.workflow.state import State
 from mcp_baton.workflow.step_run import StepRun, Stop
-from mcp_baton.workflow.steps.list_step import ListRun, ListStep
-from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.retry import system_random_fraction
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
@@ -80,26 +71,12 @@ from mcp_baton.workflow.write import RunWriter
 logger = logging.getLogger(__name__)
 
 
-class WorkflowRun:
+class WorkflowRun(State):
     """A run of a workflow for one request.
 
     Args:
         store: The task store; `None` if the server has none.
         sleep: Waits the given number of seconds before a write is tried again.
-
-    Attributes:
-        lease: The run's claim on its task; `None` for a run without a task.
-        task_id: The id of the task, for idempotency keys. It stays when the run continues without its task, because a
-            late request may still create that task.
-        known: What is known: arguments, statuses, outputs and variables.
-        lost_results: Why the stored result of a completed step is not available, by step.
-        traces: The steps that are settled.
-        started: The steps that this run has started.
-        running: How many calls of a step run in other threads, by step.
-        stops: The steps that could not be settled, each with the reason.
-        is_over: Whether the run cannot write to its task any more.
-        lists: The calls of lists, by step.
-        early: The answers and callbacks that came before their steps were reached, by step.
     """
 
     def __init__(
@@ -113,50 +90,12 @@ class WorkflowRun:
         rng: Callable[[], float] = system_random_fraction,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        super().__init__(workflow, run_input)
         self.host = host
-        self.workflow = workflow
-        self.input = run_input
         self.rng = rng
-        self.secrets = secrets_of(workflow.secrets, run_input.texts, run_input.arguments)
-        self.lease: Lease | None = None
-        self.task_id: str | None = None
-        self.move: Move | None = None
-        self.statuses = dict.fromkeys((step.name for step in workflow.steps), StepStatus.PENDING)
-        self.outputs: dict[str, Json] = {}
-        self.lost_results: dict[str, str] = {}
-        self.traces: list[StepRun] = []
-        self.started: set[str] = set()
-        self.running: dict[str, int] = {}
-        self.stops: dict[str, StepRun] = {}
-        self.is_over = False
-        self.lists: dict[str, ListRun] = {}
-        self.items: dict[str, ListElements] = {}
-        self.early: dict[str, Json] = {}
-        self._first_open = 0
         self._store = store
         self._clock = clock
         self._writer = RunWriter(self, store, sleep, rng)
-        self.use_variables(TaskVariables({}))
-
-    def use_variables(self, variables: TaskVariables) -> None:
-        run_input, self.variables = self.input, variables
-        self.known = Known(
-            self.workflow,
-            run_input.texts,
-            run_input.arguments,
-            self.statuses,
-            self.outputs,
-            variables,
-            self.secrets,
-            run_input.answers,
-            self.lost_results,
-            items=self.items,
-        )
-
-    @property
-    def task(self) -> TaskRecord | None:
-        """The task as it was last read or written."""
-        return self.lease.task if self.lease else None
 
     @property
     def last_write(self) -> LastWrite:
@@ -178,43 +117,11 @@ class WorkflowRun:
         Raises:
             StoreBusy: the store is overloaded. Nothing was run.
         """
-        lease = self._create() if self.workflow.durable else None
+        workflow = self.workflow
+        lease = create_lease(self.host, self._store, workflow, self.input, self._clock) if workflow.durable else None
         if lease is not None:
             self._use_lease(lease)
         return self._finish()
-
-    def _create(self) -> Lease | None:
-        owner = self.input.owner
-        if self._store is None or owner is None:
-            cause = "there is no task store" if self._store is None else "the caller has no identity"
-            logger.warning("workflow %s runs without a task: %s", self.workflow.name, cause)
-            return None
-        claim = new_claim(self.host, self._store)
-        if self.input.start is not None:
-            claim = structs.replace(claim, until_ms=self.input.start.until_ms)
-        task = new_task(self.workflow, self.input, owner, claim)
-        try:
-            return self._begin_lease(self._store, self._store.create(task))
-        except StoreBusy:
-            raise
-        except StoreError as error:
-            if isinstance(error, OutcomeUnknown) and error.current:
-                logger.exception("task %s: whether it was created is not known", error.current.task_id)
-                return self._begin_lease(self._store, error.current, unsure=True)
-            logger.exception("workflow %s runs without a task: it could not be created", self.workflow.name)
-            return None
-
-    def _begin_lease(self, store: TaskStore, task: TaskRecord, *, unsure: bool = False) -> Lease:
-        lease = Lease(store, task, self.host.left_ms, self._clock, unsure=unsure)
-        if self.input.start is not None and not lease.lasts():
-            # The function stood still. An equal call may have found no task, and may have started another run. Or it
-            # has taken over this task, which is then left to it.
-            try:
-                store.cancel(task.owner, task.task_id, lease.current_claim)
-            except StoreError:
-                logger.warning("task %s was created too late and is not cancelled", task.task_id, exc_info=True)
-            raise StoreBusy("the task was created too late")
-        return lease
 
     def _use_lease(self, lease: Lease) -> None:
         self.lease, self.task_id, self.host.pulse = lease, lease.task.task_id, lease.pulse
@@ -306,7 +213,7 @@ class WorkflowRun:
                 elif threads is not None and self.running:
                     self._end(threads.next())
                 else:
-                    self._update_questions()
+                    self._update_questions(self.host)
                     return
         finally:
             if threads is not None:
@@ -398,30 +305,6 @@ class WorkflowRun:
             self.variables.merge(this.variables)
         this.step.end(self, this)
 
-    def _first_open_place(self) -> int:
-        """The place of the first step that is not settled."""
-        steps, index = self.workflow.steps, self._first_open
-        while index < len(steps) and self.statuses[steps[index].name].settled:
-            index += 1
-        self._first_open = index
-        return index
-
-    @property
-    def _running_steps(self) -> int:
-        """How many steps have started and not ended."""
-        if not self.lists:
-            return len(self.running)
-        waiting = {name for name, list_run in self.lists.items() if list_run.waiting}
-        return len(self.running.keys() | waiting - self.stops.keys())
-
-    def _list_with_room(self) -> ListStep | None:
-        """The first list of which another call can begin now."""
-        for name, list_run in self.lists.items():
-            step = list_run.step
-            if list_run.waiting and name not in self.stops and self.running.get(name, 0) < step.parallel:
-                return step
-        return None
-
     # What the kinds of steps use
 
     def begin(self, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> Stop | None:
@@ -440,10 +323,6 @@ class WorkflowRun:
     def check_claim(self, step: Step, host: Host, lease: Lease | ThreadLease | None) -> Stop | None:
         """Why a step that has waited for something must not go on; `None` if it can."""
         return None if lease is None or lease.is_safe() else self.begin(StepRun(step), host, lease)
-
-    def known_to(self, this: StepRun) -> Known:
-        """What is known to a call: for that of an element, also the element."""
-        return self.known if this.index is None else self.known.at(self.items[this.step.name].elements[this.index])
 
     def fetch_before(self, this: StepRun, host: Host) -> Failed | None:
         return resources.fetch_before(this, self.known_to(this), host)
@@ -548,14 +427,6 @@ class WorkflowRun:
             return until_ms
         return f"it waits until {timestamp(until_ms)}, and its task ends at {timestamp(ends_ms)}; give it a longer ttl"
 
-    def settle(self, this: StepRun) -> None:
-        """Note how a step ended."""
-        name = this.step.name
-        self.statuses[name] = status_of(this.outcome)
-        if isinstance(this.outcome, Succeeded):
-            self.outputs[name] = this.outcome.value
-        self.traces.append(this)
-
     def write(self) -> Over | None:
         """Write what has not been written; return why the run cannot write to its task any more, if it cannot."""
         return self._writer.write(last=False)
@@ -563,35 +434,6 @@ class WorkflowRun:
     def write_checkpoint(self, step: Step) -> None:
         if (over := self.write()) is not None:
             self.stop_at(StepRun(step, stop=over))
-
-    # Stopped steps
-
-    def stop_at(self, this: StepRun) -> None:
-        """Note that a step could not be settled."""
-        self.stops[this.step.name] = this
-        self.is_over = self.is_over or isinstance(this.stop, TaskOver | Superseded)
-
-    @property
-    def over(self) -> Over | None:
-        """Why the run cannot write to its task any more."""
-        return next((this.stop for this in self.stops.values() if isinstance(this.stop, TaskOver | Superseded)), None)
-
-    @property
-    def pauses(self) -> list[PauseReason]:
-        """Why steps have stopped, in the order of the steps."""
-        stops = (self.stops[step.name].stop for step in self.workflow.steps if step.name in self.stops)
-        return [stop for stop in stops if stop is not None and not isinstance(stop, TaskOver | Superseded)]
-
-    def _update_questions(self) -> None:
-        """Let the first stopped question ask all questions whose values are known now, and the others only themselves.
-        Steps that ran at the same time may have ended after the run has stopped at the first question."""
-        steps = (self.stops[step.name] for step in self.workflow.steps if step.name in self.stops)
-        for number, this in enumerate(this for this in steps if isinstance(this.stop, AnswersRequired)):
-            pause = self.known.answers_pause(this.step, self.host)
-            if isinstance(pause, AnswersRequired) and number:
-                own_questions = tuple(question for question in pause.questions if question.name == this.step.name)
-                pause = structs.replace(pause, questions=own_questions)
-            this.stop = pause
 
     def _note_job(self) -> None:
         """Note in the task whether the background job of this run waits, so that it is woken."""
@@ -607,16 +449,6 @@ class WorkflowRun:
             self.variables.note(WAITING_JOBS, jobs[0] if len(jobs) == 1 else jobs)
 
     # Steps that other requests complete meanwhile
-
-    def settled_meanwhile(self, task: TaskRecord) -> list[Step]:
-        """The stopped steps that callbacks or continuations have completed, in a task of this definition."""
-        if self.is_over or not self.stops or (self.move and self.move.concerns(task)):
-            return []
-        statuses = statuses_of(task)
-        steps = (step for step in self.workflow.steps if step.name in self.stops)
-        steps = (step for step in steps if statuses.get(step.name) is StepStatus.COMPLETED)
-        # A value that came early stays unused as long as the condition of its step has no result.
-        return [step for step in steps if not is_early(task.variables, step.name) or self.known.may_settle(step)]
 
     def _take_all_settled(self) -> bool:
         """Take the results of stopped steps that callbacks and continuations have completed until the last write, which
@@ -652,61 +484,6 @@ class WorkflowRun:
         self.stops.pop(step.name, None)
         self.statuses[step.name] = StepStatus.PENDING
 
-    def _discard(self, step: Step) -> None:
-        """Remove the record of a step, which gets another one."""
-        self.traces = [this for this in self.traces if this.step.name != step.name]
-
-    # Answers and callbacks that come early
-
-    def _take_answers(self) -> None:
-        """Settle the questions that this invocation answers. An answer counts as the step's result.
-
-        An answer to a question that is skipped is ignored. One whose question is not reached is stored, and waits.
-        """
-        for name, arguments in self.input.answers.items():
-            step = self.workflow.step(name)
-            if not isinstance(step, Question) or self.known.decide_condition(step) is False:
-                continue
-            is_reached = self.known.may_settle(step)
-            users = tuple(user.name for user in self.workflow.steps if user.uses(step.binding))
-            self._discard(step)
-            self.settle(StepRun(step, outcome=Succeeded(arguments[name]), users=users))
-            self._note_early(step, is_early=not is_reached)
-        self._hold_early()
-
-    def _hold_early(self) -> None:
-        """Reopen the steps whose values came before their conditions were decided, or before the steps that they need
-        were settled. No step uses such a value earlier."""
-        for step in self.workflow.steps:
-            if not is_early(self.variables, step.name) or step.name not in self.outputs:
-                continue
-            if self.known.may_settle(step):
-                self._note_early(step, is_early=False)
-                continue
-            self.early[step.name] = self.outputs.pop(step.name)
-            self.statuses[step.name] = StepStatus.PENDING
-
-    def _skip(self, step: Step) -> None:
-        """Skip a step whose condition is false. A value that came before is dropped."""
-        self.early.pop(step.name, None)
-        self._note_early(step, is_early=False)
-        self._discard(step)
-        self.settle(StepRun(step, outcome=Skipped(Skip.CONDITION)))
-
-    def _use_early(self, step: Step) -> bool:
-        """Settle a step whose condition holds by the value that came before. Returns whether there is one."""
-        if step.name not in self.early:
-            return False
-        self.outputs[step.name] = self.early.pop(step.name)
-        self.statuses[step.name] = StepStatus.COMPLETED
-        self._note_early(step, is_early=False)
-        return True
-
-    def _note_early(self, step: Step, *, is_early: bool) -> None:
-        name = f"{EARLY_PREFIX}{step.name}"
-        if is_early or name in self.variables:
-            self.variables.note(name, is_early)
-
     # The end
 
     def _ended(self, over: Over | None) -> EndedRun:
@@ -740,35 +517,6 @@ class WorkflowRun:
         repeated = repeats_of(this for this in self.traces if not this.replayed)
         may_repeat = open_repeats(known, task_id, canonical)
         return structs.replace(ended_run, unrecorded=unrecorded, repeated=repeated, open_repeats=may_repeat)
-
-
-def new_claim(host: Host, store: TaskStore) -> Claim:
-    return Claim(new_token(), lease_end(store, host.left_ms), by_worker=host.job_id is not None)
-
-
-def take_task(
-    host: Host,
-    store: TaskStore | None,
-    workflow: Workflow,
-    owner: str,
-    task_id: str,
-    *,
-    named: bool = False,
-    takes_over: bool = False,
-) -> TaskRecord:
-    """Claim a task of this workflow for a resume, and read it.
-
-    Args:
-        named: Whether a call that names the task resumes it.
-        takes_over: Whether the task is only taken from a run that has died.
-
-    Raises:
-        StoreError: as `TaskStore.take`, or there is no store. Nothing was run.
-    """
-    if store is None:
-        raise TaskNotFound
-    claim = structs.replace(new_claim(host, store), named=named, takes_over=takes_over)
-    return store.take(owner, task_id, workflow.name, claim)
 
 
 def _why_skipped(step: Step, task: TaskRecord) -> Skip:

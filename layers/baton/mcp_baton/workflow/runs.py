@@ -39,8 +39,9 @@ from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import release_claim
 from mcp_baton.workflow.refusals import DefinitionChanged, WrongWorkflow, unreadable
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.run import WorkflowRun, take_task
+from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.run_input import RunInput
+from mcp_baton.workflow.run_task import take_task
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.times import milliseconds
 from mcp_baton.workflow.workflow_tool import takes_null

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import structs
 
@@ -13,42 +13,17 @@ from mcp_baton.tasks.values import list_in
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Succeeded
 from mcp_baton.workflow.batch import merged_items, run_batch
-from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.ended_run import LastWrite
 from mcp_baton.workflow.host import stored_result
 from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver
 from mcp_baton.workflow.list_elements import ListElements
-from mcp_baton.workflow.pause import PauseReason
+from mcp_baton.workflow.state import State
 from mcp_baton.workflow.step_run import StepRun
-from mcp_baton.workflow.steps.list_step import ListRun
-from mcp_baton.workflow.steps.step import Step
 
 logger = logging.getLogger(__name__)
 
 MAX_WRITE_ATTEMPTS: Final = 10
 """How often a run tries to write. Each lost race means that a continuation wrote in between."""
-
-
-class RunToWrite(Protocol):
-    """What is written of a run (`WorkflowRun`)."""
-
-    lease: Lease | None
-    move: Move | None
-    variables: TaskVariables
-    traces: list[StepRun]
-    lists: dict[str, ListRun]
-    items: dict[str, ListElements]
-    lost_results: dict[str, str]
-
-    @property
-    def task(self) -> TaskRecord | None: ...
-
-    def use_variables(self, variables: TaskVariables) -> None: ...
-
-    def settled_meanwhile(self, task: TaskRecord) -> list[Step]: ...
-
-    @property
-    def pauses(self) -> list[PauseReason]: ...
 
 
 class RunWriter:
@@ -62,7 +37,7 @@ class RunWriter:
     """
 
     def __init__(
-        self, run: RunToWrite, store: TaskStore | None, sleep: Callable[[float], None], rng: Callable[[], float]
+        self, run: State, store: TaskStore | None, sleep: Callable[[float], None], rng: Callable[[], float]
     ) -> None:
         self._run = run
         self._store = store
