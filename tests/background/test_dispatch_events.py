@@ -95,11 +95,12 @@ def test_accepted_and_refused_events_are_counted(fake: FakeServices) -> None:
         (structs.replace(TASK, claim=Claim("w", 0, 3)), ["give up"]),
         (structs.replace(TASK, claim=Claim("w", 11, 3)), []),
         (structs.replace(TASK, job=structs.replace(TASK.job, due_ms=11)), []),  # type: ignore[type-var]
-        (structs.replace(TASK, status=TaskStatus.INPUT_REQUIRED), []),
+        # The store knows whether it waits for something else, too.
+        (structs.replace(TASK, status=TaskStatus.INPUT_REQUIRED), ["dispatch again"]),
         (ENDED, []),
         (structs.replace(TASK, job=None), []),
     ],
-    ids=["due", "killed", "claimed", "used up", "last attempt claimed", "not due", "waits", "ended", "no job"],
+    ids=["due", "killed", "claimed", "used up", "last attempt claimed", "not due", "asks", "ended", "no job"],
 )
 def test_a_poll_does_what_a_task_needs(fake: FakeServices, task: TaskRecord, store_calls: list[str]) -> None:
     redispatch_at_poll(fake.request(), task)

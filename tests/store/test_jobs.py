@@ -792,3 +792,40 @@ def test_a_job_that_ends_while_it_is_extended_is_not_counted(
     assert store.create(new_job).status is WORKING
     with pytest.raises(StoreError, match="live tasks"):
         store.create(new_job)
+
+
+def test_a_job_that_only_asks_is_not_woken(store: Store, held_job: HeldJob, clock: Clock) -> None:
+    task, claim = held_job()
+    asking = store.jobs.ask(task, claim, {"name": NAME})
+    clock.ms += MAX_DISPATCH_MS + 1
+
+    assert store.jobs.dispatch_again(asking) is None
+    assert store.jobs.wake(task.owner, task.task_id) is None
+    assert store.get(task.owner, task.task_id) == asking
+
+
+@pytest.mark.parametrize("by", ["a wake-up", "the end of a wait"])
+def test_a_job_that_asks_and_waits_is_woken_and_can_be_answered_then(
+    store: Store, held_job: HeldJob, worker: MakeClaim, clock: Clock, by: str
+) -> None:
+    task, claim = held_job()
+    due_ms = clock.ms + 60_000
+    asking = store.jobs.ask(task, claim, {"name": NAME, "old": NAME}, due_ms)
+    assert (asking.status, job_of(asking).due_ms) == (TaskStatus.INPUT_REQUIRED, due_ms)
+    assert store.jobs.dispatch_again(asking) is None
+
+    if by == "a wake-up":
+        woken = store.jobs.wake(task.owner, task.task_id)
+    else:
+        clock.ms = due_ms + 1
+        assert store.jobs.read_listed(task.owner, task.task_id) == asking
+        woken = store.jobs.dispatch_again(asking)
+    assert woken
+    assert (woken.status, job_of(woken).dispatches, set(job_of(woken).open)) == (WORKING, 2, {"name", "old"})
+
+    second_task = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    assert second_task.claim
+    answered = answer_job(store, second_task, {"name": KIM})
+    assert set(job_of(answered).open) == {"old"}
+    asking_again = store.jobs.ask(answered, second_task.claim, {"name": NAME, "new": NAME}, due_ms + 60_000)
+    assert (asking_again.status, set(job_of(asking_again).open)) == (TaskStatus.INPUT_REQUIRED, {"new"})
