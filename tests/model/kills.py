@@ -188,8 +188,10 @@ class KillDriver:
         task = self.client.task(self.task_id)
         if approvals:
             self.approved += 1
-            self.trace(f"person: approves {approvals[0]['step']}")
-            self.people.approve(approvals[0]["approvalId"])
+            # In the order of the steps, as without kills: which call comes last decides the task variable that all set.
+            first = min(approvals, key=lambda approval: str(approval["step"]))
+            self.trace(f"person: approves {first['step']}")
+            self.people.approve(first["approvalId"])
         else:
             if task.paused and task.pause.type == "waiting":
                 left_s = datetime.fromisoformat(task.pause.until).timestamp() - self.client.clock.now_ms() / 1000
