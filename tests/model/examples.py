@@ -310,8 +310,8 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "the handoff has a line without a call for a list whose calls are all denied",
-        "A denied call is not made, and no handoff or `next` suggests it again (docs/approvals.md, What an "
-        "approval covers).",
+        "A denied call is not made, and no handoff or `next` suggests it again "
+        "(docs/approvals.md, What an approval covers).",
         Plan(
             [
                 Line("s1", tool="t1", arguments={"x": ("item", None)}, each=("constant", [5])),
