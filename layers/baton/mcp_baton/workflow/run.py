@@ -25,7 +25,6 @@ from mcp_baton.tasks.record import (
     ITEMS_PREFIX,
     MAX_JOBS_PER_TASK,
     RESULT_PREFIX,
-    WAIT_PREFIX,
     WAITING_JOBS,
     StepStatus,
     TaskRecord,
@@ -42,7 +41,7 @@ from mcp_baton.workflow import resources
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import move_to, statuses_under
 from mcp_baton.workflow.ended_run import EndedRun, LastWrite
-from mcp_baton.workflow.host import Host, Skip, Skipped, Threads
+from mcp_baton.workflow.host import Host, Skipped, Threads
 from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver, ThreadLease, release_claim
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import (
@@ -61,10 +60,8 @@ from mcp_baton.workflow.run_task import create_lease
 from mcp_baton.workflow.secrets import hidden_in
 from mcp_baton.workflow.state import State
 from mcp_baton.workflow.step_run import StepRun, Stop
-from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.retry import system_random_fraction
 from mcp_baton.workflow.steps.step import Step
-from mcp_baton.workflow.steps.wait import Wait
 from mcp_baton.workflow.stored_calls import shown_call, stored_call
 from mcp_baton.workflow.write import RunWriter
 
@@ -152,7 +149,7 @@ class WorkflowRun(State):
             self._replay(step)
         for step in workflow.steps:
             if statuses[step.name] is StepStatus.SKIPPED:
-                skipped = Skipped(_why_skipped(step, task))
+                skipped = Skipped(step.why_skipped(task))
                 self.traces.append(StepRun(step, outcome=skipped, replayed=True, written=True))
         self._hold_early()
         return self._finish()
@@ -167,13 +164,10 @@ class WorkflowRun(State):
         else:
             self.outputs[step.name] = value
         this = StepRun(step, outcome=Succeeded(value), replayed=True, written=True)
-        if step.tool is None:
-            this.resources = resources.fetch_all(step.resources, step, self.known, self.host)
-        elif not isinstance(step, ListStep):
-            this.arguments = self._replayed_arguments(step)
+        step.replay(self, this)
         self.traces.append(this)
 
-    def _replayed_arguments(self, step: Step) -> JsonObject:
+    def replayed_arguments(self, step: Step) -> JsonObject:
         """The arguments of a completed step's call, which a continuation or an earlier run made."""
         try:
             arguments = shown_call(self.variables, step.name)
@@ -196,7 +190,8 @@ class WorkflowRun(State):
             if over is None and self._take_all_settled():
                 continue
             # If the task has expired or was deleted, the pauses are kept: the client can still make the other calls.
-            over = None if over == TaskOver(None) else over
+            is_gone = isinstance(over, TaskOver) and over.status is None
+            over = None if is_gone else over
             break
         return self._with_repeats(self._ended(over))
 
@@ -326,6 +321,9 @@ class WorkflowRun(State):
 
     def fetch_before(self, this: StepRun, host: Host) -> Failed | None:
         return resources.fetch_before(this, self.known_to(this), host)
+
+    def fetch_again(self, this: StepRun) -> None:
+        this.resources = resources.fetch_all(this.step.resources, this.step, self.known, self.host)
 
     def fetch_after(self, this: StepRun, uris: Sequence[str], known: Known, host: Host) -> None:
         this.after = resources.fetch_all(uris, this.step, known, host)
@@ -517,10 +515,3 @@ class WorkflowRun(State):
         repeated = repeats_of(this for this in self.traces if not this.replayed)
         may_repeat = open_repeats(known, task_id, canonical)
         return structs.replace(ended_run, unrecorded=unrecorded, repeated=repeated, open_repeats=may_repeat)
-
-
-def _why_skipped(step: Step, task: TaskRecord) -> Skip:
-    """Why an earlier run has skipped a step. A step that has waited was skipped at the end of its wait. Without a
-    condition, it can have been skipped for nothing else."""
-    has_waited = step.when is None or f"{WAIT_PREFIX}{step.name}" in task.variables
-    return Skip.NO_CALLBACK if isinstance(step, Wait) and step.callback is not None and has_waited else Skip.CONDITION

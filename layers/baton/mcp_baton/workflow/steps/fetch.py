@@ -61,3 +61,6 @@ class Fetch(Step):
             run.stop_before(this, stop)
         else:
             run.succeed(this, None)
+
+    def replay(self, run: OpenRun, this: StepRun) -> None:
+        run.fetch_again(this)

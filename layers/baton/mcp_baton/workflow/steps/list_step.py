@@ -111,6 +111,9 @@ class ListStep(ToolStep):
         run.stop_at(StepRun(self, stop=stop))
         return None
 
+    def replay(self, run: OpenRun, this: StepRun) -> None:
+        """The calls of elements are not shown."""
+
     def end(self, run: OpenRun, this: StepRun) -> None:
         """Note how the call of an element ended, or the whole list."""
         if this.index is None:

@@ -7,9 +7,11 @@ from typing import Any, ClassVar, Final, Self
 
 from mcp_baton.definition_lines import note_definition
 from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.templates import placeholders
+from mcp_baton.workflow.host import Skip
 from mcp_baton.workflow.reference import Reference, source_of
 from mcp_baton.workflow.sources import (
     Condition,
@@ -145,6 +147,13 @@ class Step:
             run.stop_at(this)
         elif self.checkpoint:
             run.write_checkpoint(self)
+
+    def replay(self, run: Any, this: Any) -> None:
+        """Add to the record of a step that is completed what a run shows of it."""
+
+    def why_skipped(self, task: TaskRecord) -> Skip:  # noqa: ARG002 - a wait needs the task
+        """Why an earlier run has skipped the step."""
+        return Skip.CONDITION
 
     # What it uses
 

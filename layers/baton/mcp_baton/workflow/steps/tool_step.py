@@ -132,6 +132,9 @@ class ToolStep(Step):
             this.retry_s = None if host.job_id is None else this.retry_s
             run.fail(this, outcome, prepared.arguments)
 
+    def replay(self, run: OpenRun, this: StepRun) -> None:
+        this.arguments = run.replayed_arguments(self)
+
     def end(self, run: OpenRun, this: StepRun) -> None:
         """Stop at the step if a worker can make its next attempt later and the task lives long enough. Otherwise the
         step fails, and a resume has all attempts again."""

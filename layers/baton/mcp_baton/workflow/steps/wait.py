@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError, StoreError
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import WAIT_PREFIX, StepStatus, statuses_of, timestamp
+from mcp_baton.tasks.record import WAIT_PREFIX, StepStatus, TaskRecord, statuses_of, timestamp
 from mcp_baton.tools.outcomes import Failed, Succeeded
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.pause import Waiting
@@ -111,6 +111,12 @@ class Wait(Step):
             self.end(run, this)
         else:
             self._time_out(run, this, self.callback, until_ms)
+
+    def why_skipped(self, task: TaskRecord) -> Skip:
+        """A step that has waited was skipped at the end of its wait. Without a condition, it can have been skipped for
+        nothing else."""
+        has_waited = self.when is None or f"{WAIT_PREFIX}{self.name}" in task.variables
+        return Skip.NO_CALLBACK if self.callback is not None and has_waited else Skip.CONDITION
 
     def _stop_until(self, run: OpenRun, until_ms: int) -> None:
         run.stop_at(StepRun(self, stop=Waiting(self.name, self.waits_for, timestamp(until_ms), "")))
