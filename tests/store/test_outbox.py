@@ -192,17 +192,14 @@ def test_a_job_that_has_expired_by_every_clock_is_removed(
     assert (listed_at(engine, task), is_due(store, task)) == (None, False)
 
 
-@pytest.mark.parametrize("status", ["completed", "input_required"])
-def test_a_job_that_another_release_ended_or_stopped_for_input_is_removed(
-    store: Store, create_job: Begin, clock: Clock, engine: Engine, status: str
-) -> None:
+def test_a_job_that_another_release_ended_is_removed(store: Store, create_job: Begin, engine: Engine) -> None:
     task = create_job()
     engine.client.update_item(
         TableName=TABLE,
         Key=key_of(task.owner, task.task_id),
         UpdateExpression="SET #status=:status",
         ExpressionAttributeNames={"#status": "status"},
-        ExpressionAttributeValues={":status": {"S": status}},
+        ExpressionAttributeValues={":status": {"S": "completed"}},
     )
     assert store.jobs.read_listed(task.owner, task.task_id) is None
     assert listed_at(engine, task) is None
@@ -219,27 +216,25 @@ def test_a_stale_index_entry_changes_nothing(
     assert requests.take() == ["GetItem"] * 2
 
 
-def test_a_job_that_continues_during_its_removal_stays(
+def test_a_job_that_is_extended_during_its_removal_stays(
     store: Store, create_job: Begin, clock: Clock, engine: Engine, after_read: Any
 ) -> None:
-    """An older release set `input_required` without removing the entry. The last answer comes just after the sweep's
-    read."""
+    """By the clock of its worker it is live. The worker extends it just after the sweep's read."""
     task = create_job()
-    key = key_of(task.owner, task.task_id)
+    entry_ms = clock.ms + FIRST_DISPATCH_MS
+    clock.ms += 3_600_000 + 600_000
 
-    def set_status(status: str) -> None:
+    def extend() -> None:
         engine.client.update_item(
             TableName=TABLE,
-            Key=key,
-            UpdateExpression="SET #status=:status",
-            ExpressionAttributeNames={"#status": "status"},
-            ExpressionAttributeValues={":status": {"S": status}},
+            Key=key_of(task.owner, task.task_id),
+            UpdateExpression="SET expires_at=:end",
+            ExpressionAttributeValues={":end": {"N": str(clock.ms // 1000 + 3_600)}},
         )
 
-    set_status("input_required")
-    after_read.run = lambda: set_status("working")
+    after_read.run = extend
     assert store.jobs.read_listed(task.owner, task.task_id) is None
-    assert listed_at(engine, task) == clock.ms + FIRST_DISPATCH_MS
+    assert listed_at(engine, task) == entry_ms
 
 
 # Cost
