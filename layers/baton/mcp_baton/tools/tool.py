@@ -339,7 +339,7 @@ NEXT: Final = "baton_next"
 
 _TASK_ID_SCHEMA: Final = optional_parameter(
     {
-        "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
+        "description": "The task_id that a workflow gives for this call, as it is. Leave it out if none is given.",
         "type": "string",
     }
 )
