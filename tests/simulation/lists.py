@@ -85,6 +85,8 @@ class ListJudge(Judge):
         names = {self.world.calls[serial - 1].arguments.get("to") for serial in self.placed}
         named = [self.world.calls[serial - 1].process.named_step.partition("/")[2] for serial in self.placed]
         names |= {NAMES[int(index)] for index in named if index}
+        is_element = "/" in process.named_step
+        calls = [call for call in calls if call.has_result or not is_element]
         other_calls = [call for call in calls if call.tool != "mail" or call.arguments["to"] not in NAMES]
         list_calls = [call for call in calls if call.has_result and call not in other_calls]
         super()._check_placed(process, other_calls + [call for call in list_calls if call.arguments["to"] not in names])

@@ -50,6 +50,14 @@ def test_a_finished_run_completes_the_task_in_its_last_write() -> None:
     assert (batch.pauses, batch.result) == (None, {"completed": True, "steps_completed": 3})
 
 
+def test_a_failure_that_a_call_has_recorded_meanwhile_keeps_its_reason_if_the_run_has_none() -> None:
+    own_pause = StepFailed("a", "no", True, "do_a")
+
+    batch = run_batch(task("cfp", FAILED_B), traces(a=Failed("no")), (own_pause,), no_variables(), last=True)
+
+    assert (batch.steps, batch.pauses) == ((), (FAILED_B.to_json(),))
+
+
 def test_a_paused_run_writes_its_results_and_its_pause_reason() -> None:
     step_traces = traces(a=Succeeded(1), b=Failed("boom"))
 

@@ -212,10 +212,16 @@ def _new_pauses(
 ) -> tuple[JsonObject, ...] | None:
     """The reasons after the write. A step that is settled, or does not exist any more, has not stopped. Before its last
     write, a run knows only some of the stopped steps."""
-    stored, new = pauses_of(task), {pause.step: pause.to_json() for pause in pauses}
-    kept = {} if last else {str(paused_step(reason)): reason for reason in stored}
-    reasons = kept | new
     open_steps = [name for name, status in new_statuses.items() if not status.settled]
+    new = {pause.step: pause.to_json() for pause in pauses if pause.step in open_steps}
+    stored = pauses_of(task)
+    kept = {str(paused_step(reason)): reason for reason in stored}
+    if last:
+        # A call may have failed meanwhile, while another one has completed the step at which this run has stopped.
+        kept = {
+            name: reason for name, reason in kept.items() if not new and new_statuses.get(name) is StepStatus.FAILED
+        }
+    reasons = kept | new
     changed = stored_pauses([reasons[name] for name in open_steps if name in reasons])
     # The last write requires the statuses of the stopped steps: another request may have completed one.
     return None if changed == stored and not (last and changed) else changed
