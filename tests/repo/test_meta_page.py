@@ -1,4 +1,4 @@
-"""docs/reference/meta.md lists every member of `_meta` that the server sends."""
+"""docs/reference/meta.md and workflow-rules.md list every member of `_meta` that the server sends."""
 
 import re
 from collections.abc import Iterator
@@ -8,17 +8,27 @@ from typing import Any
 import pytest
 
 from mcp_baton import Server, ToolError, ToolStep, Workflow
+from mcp_baton.present.mcp_task import HIDDEN_PREFIXES
+from mcp_baton.tasks import record
 from mcp_baton.testing import Client, Era, JsonRpcError, connect
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "meta.md"
-VARIABLE = "_workflow."
-"""The prefix of the engine's task variables, which are members of `_meta`, too."""
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+VARIABLES = {
+    value for value in vars(record).values() if isinstance(value, str) and re.fullmatch(r"_workflow\.\w+\.?", value)
+}
+"""The names of the engine's task variables, and the prefixes of those of a step."""
 
 
 def documented_names() -> set[str]:
-    """Return the names in the first column of the page's tables."""
-    rows = re.findall(r"^\| (`[^|]+`) \|", PAGE.read_text(), re.MULTILINE)
-    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    """Return the names in the first column of the tables of both pages. Variables of a step are given as prefixes."""
+    pages = [(REFERENCE / name).read_text() for name in ("meta.md", "workflow-rules.md")]
+    rows = re.findall(r"^\| (`[^|]+`) \|", "".join(pages), re.MULTILINE)
+    return {re.sub(r"<\w+>$", "", name) for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def documented_name(name: str) -> str:
+    """Return the name by which a member is documented: that of a step's variable is a prefix."""
+    return re.sub(r"^(_workflow\.\w+\.).+", r"\1", name)
 
 
 def members(value: Any) -> Iterator[str]:
@@ -77,7 +87,15 @@ def results(client: Client) -> Iterator[Any]:
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_page_lists_every_member_that_is_sent(era: Era) -> None:
     with connect(shop(), era=era) as client:
-        sent_names = {name for result in results(client) for name in members(result) if not name.startswith(VARIABLE)}
+        sent_names = {documented_name(name) for result in results(client) for name in members(result)}
 
     assert {"task_id", "pause_reason", "recorded", "record_error", "may_have_run", "mcp-baton/next"} <= sent_names
     assert sent_names - documented_names() == set()
+
+
+def test_every_variable_of_the_engine_is_documented_or_hidden() -> None:
+    hidden_names = {name for name in VARIABLES if name.startswith(HIDDEN_PREFIXES)}
+
+    assert {"_workflow.progress", "_workflow.result."} <= VARIABLES
+    assert documented_names() & hidden_names == set()
+    assert VARIABLES - hidden_names - documented_names() == set()

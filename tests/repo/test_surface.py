@@ -1,12 +1,13 @@
 """The names that `mcp_baton` exports. tests/site/test_site.py compares them with docs/reference/index.md."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 import mcp_baton
-from mcp_baton import public
+from mcp_baton import exceptions, public
 
 
 def test_every_public_name_can_be_imported() -> None:
@@ -30,3 +31,17 @@ def test_importing_the_package_imports_none_of_its_modules() -> None:
     process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
 
     assert process.stdout.split() == []
+
+
+def test_the_tree_of_exceptions_is_as_drawn() -> None:
+    path, drawn = list[str](), set[tuple[str, str]]()
+    for line in str(exceptions.__doc__).partition("```")[2].splitlines():
+        if found := re.match(r"((?:│   |    )*(?:├── |└── )?)(\w+)", line):
+            path[len(found[1]) // 4 :] = [found[2]]
+            drawn.add((path[-2] if len(path) > 1 else "", path[-1]))
+    defined = {kind for kind in vars(exceptions).values() if isinstance(kind, type)}
+    defined = {kind for kind in defined if kind.__module__ == exceptions.__name__}
+
+    assert {pair for pair in drawn if pair[0]} == {
+        (kind.__bases__[0].__name__, kind.__name__) for kind in defined if kind is not exceptions.WrongResult
+    }

@@ -1,10 +1,14 @@
 """Settings from the environment."""
 
+import re
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
+import mcp_baton
 from mcp_baton.exceptions import SettingsError
-from mcp_baton.settings import Settings, unknown_settings
+from mcp_baton.settings import SETTINGS, Settings, unknown_settings
 
 DEFAULT = Settings()
 SAM_LOCAL = replace(DEFAULT, sam_local=True, streaming=False, allow_anonymous=True)
@@ -107,3 +111,10 @@ def test_the_repr_of_the_settings_does_not_contain_keys() -> None:
 )
 def test_an_unknown_variable_with_batons_prefix_is_reported(name: str, warning: str) -> None:
     assert unknown_settings({name: "on", "BATON_TABLE": "tasks", "PATH": "/bin"}) == [warning]
+
+
+def test_every_setting_is_used() -> None:
+    modules = Path(mcp_baton.__file__).parent.rglob("*.py")
+    code = "".join(module.read_text() for module in modules if module.name != "settings.py")
+
+    assert [name for name, _ in SETTINGS.values() if not re.search(rf"settings\.{name}\b", code)] == []
