@@ -12,6 +12,6 @@ def test_contributing_names_existing_files_of_the_package() -> None:
     answers = re.findall(r"^\| (?:Where|Which|What) .+\? \| (.+) \|$", table, re.MULTILINE)
     file_names = [name for answer in answers for name in re.findall(r"`([^`]+)`", answer)]
 
-    assert len(answers) == 15
+    assert len(answers) == 16
     assert len(file_names) >= len(answers)
     assert [name for name in file_names if not (PACKAGE / name).is_file()] == []
