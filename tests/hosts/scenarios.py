@@ -273,6 +273,6 @@ SCENARIOS = [
     ),
     regions("the sample: the time runs out before the regions", 2, setup=timeout_in("find_regions")),
     regions("the sample: the time runs out after the regions", 2, setup=timeout_in("count_orders")),
-    regions("the sample: neither message is sent", 3, setup=first_calls_fail("send_message", ToolError(DOWN), 2)),
+    regions("the sample: neither message is sent", 4, setup=first_calls_fail("send_message", ToolError(DOWN), 2)),
     regions("the sample: the time runs out before the messages", 2, setup=timeout_in("best_region")),
 ]
