@@ -175,6 +175,28 @@ def test_a_slow_delivery_that_cannot_cancel_its_task_leaves_it_to_the_next_one(
     assert len(client.calls("charge")) == 1
 
 
+def test_a_slow_delivery_whose_task_a_worker_has_started_does_not_say_that_nothing_was_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with connect(shop(), workers="by hand") as client:
+
+        def late(*_: object) -> bool:
+            # A sweep starts a worker, which dies after its first call.
+            client.clock.advance(120)
+            client.sweep()
+            with client.killed_after("charge"):
+                client.run_worker()
+            return False
+
+        with monkeypatch.context() as patch:
+            patch.setattr(creating, "lasts", late)
+            with pytest.raises(OutcomeUnknown, match="could not be cancelled"):
+                client.send_event(event())
+        assert client.send_event(event())["outcome"] == "repeated"
+        client.clock.advance(120)
+        assert len(client.calls("charge")) == 1
+
+
 @pytest.fixture
 def unconfirmed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, str]]:
     """A client, and the job of an event whose delivery died just after it had created the job."""

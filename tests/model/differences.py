@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.model.language import Task
-from tests.model.plan import Approval, Line, Plan, Retry, Tool, World
+from tests.model.plan import Plan, World
 
 
 @dataclass(frozen=True)
@@ -26,24 +26,7 @@ class KnownDifference:
     world: World = field(default_factory=World)
 
 
-KNOWN: tuple[KnownDifference, ...] = (
-    KnownDifference(
-        "a call is taken for the repetition of one whose argument was hidden",
-        "A completed step that was called with equal arguments is meant (docs/reference/workflow-rules.md, Which "
-        "step a continuation means). The argument x of the call of s0 is hidden, because it is secret in s2. So a "
-        "call with another x counts as equal: it is recorded as s0, and needs no approval of s2.",
-        Plan(
-            [
-                Line("s0", tool="t0"),
-                Line("s2", tool="t0", arguments={"x": ("secret",)}, retry=Retry(2, 3600.0), approval=Approval()),
-            ],
-            {"t0": Tool("t0", fails=2)},
-            secret=True,
-        ),
-        lambda _: False,
-        World(arguments={"a": 0}),
-    ),
-)
+KNOWN: tuple[KnownDifference, ...] = ()
 
 
 def known_difference(task: Task) -> str | None:

@@ -323,4 +323,19 @@ EXAMPLES: tuple[Example, ...] = (
         ),
         World(arguments={"a": 6}, denied=("s1", "s2"), unreadable={"s3": 1}, seed=1386, changes=2),
     ),
+    Example(
+        "a call is taken for the repetition of one whose argument was hidden",
+        "A completed step that was called with equal arguments is meant (docs/reference/workflow-rules.md, Which "
+        "step a continuation means). The argument x of the call of s0 is hidden, because it is secret in s2. So "
+        "another call cannot equal it: the call may be meant for s2, and needs its approval.",
+        Plan(
+            [
+                Line("s0", tool="t0"),
+                Line("s2", tool="t0", arguments={"x": ("secret",)}, retry=Retry(2, 3600.0), approval=Approval()),
+            ],
+            {"t0": Tool("t0", fails=2)},
+            secret=True,
+        ),
+        World(arguments={"a": 0}),
+    ),
 )

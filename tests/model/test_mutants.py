@@ -19,4 +19,5 @@ def _fast(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @pytest.mark.parametrize("mutant", [pytest.param(mutant, id=mutant.fault) for mutant in MUTANTS])
 def test_the_model_notices_a_fault_in_the_engine(mutant: Mutant) -> None:
     assert not difference_of(mutant)
-    assert is_noticed(mutant)
+    # Threads take turns in an order that differs: some faults show only in some orders.
+    assert any(is_noticed(mutant) for _ in range(5))

@@ -84,7 +84,7 @@ class Views:
         if self.got["status"] == "working":
             # The tool's result leaves out a call that failed and is not retryable.
             shown = _with_ids(self.shown["next"])
-            failing = {self._tool_of(pause) for pause in self.pauses if _fails_again(pause)}
+            failing = {self._tool_of(pause) for pause in self.pauses if _fails_again(pause)} - {None}
             calls = [call for call in _with_ids(self.next) if call in shown or call.get("tool") not in failing]
             yield from differing("the suggested calls", [calls, shown])
             tools = [step.get("tool") for step in self.meta[PROGRESS]["steps"]]
@@ -173,7 +173,8 @@ class Views:
         if not names <= set(self.suggested_answers):
             yield f"the questions are {names}, and the suggested calls {calls}"
         for pause in self.pauses:
-            if _step_of(pause) not in self.shown["message"]:
+            # In quotation marks: a random task id may contain the name.
+            if f"'{_step_of(pause)}'" not in self.shown["message"]:
                 yield f"the message does not name the step of the pause {pause}: {self.shown['message']}"
         for call in calls[:1] if " more after this" in self.shown["message"] else calls:
             if call.get("tool", "flow") not in self.shown["message"]:

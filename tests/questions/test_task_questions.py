@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, Server, elicitation, roots, sampling
+from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
     RANDOM_BYTES,
@@ -16,6 +17,8 @@ from mcp_baton.protocol.envelope import (
     session_id,
 )
 from mcp_baton.tasks.ids import new_task_question
+from mcp_baton.testing import connect
+from tests.noise import noise
 from tests.questions.test_asked_by_tools import FORM, SAMPLED, respond
 from tests.support.background import Background, MakeBackground, created_task
 from tests.support.client import BOUND_S, Answer, Client, Era, JsonDict, Sink
@@ -422,3 +425,27 @@ def test_a_url_question_keeps_its_elicitation_id_when_it_is_sent_again(jobs: Bac
     assert first["params"]["elicitationId"] == second["params"]["elicitationId"]
     assert first["id"] != second["id"]
     assert respond(jobs.client("2025"), first, result={"action": "accept"}).status == 202
+
+
+def test_a_worker_that_cannot_read_an_answer_does_not_start_the_tool_and_a_later_one_uses_the_answer() -> None:
+    """The answer is stored outside the head, because it is long (docs/storage.md)."""
+    server, starts, long_name = Server("asking"), list[str](), noise(20_000)
+
+    @server.tool(task="required")
+    def one(ctx: Context) -> Any:
+        starts.append("one")
+        return ctx.elicit("Who?", FORM, key="who").content["name"]
+
+    with connect(server, workers="by hand") as client:
+        task = client.start_task("one")
+        client.run_worker()
+        task.answer({"who": {"name": long_name}})
+        client.store.fails("GetItem", times=None)
+        assert isinstance(client.run_worker().error, StoreUnavailable)
+        assert len(starts) == 1
+        client.store.fails("GetItem", times=0)
+        client.clock.advance(120)
+        client.sweep()
+        client.run_worker()
+        assert client.task(task.task_id).status == "completed"
+        assert len(starts) == 2

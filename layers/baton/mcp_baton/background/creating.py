@@ -314,9 +314,10 @@ def create_workflow_job(
     if start and not lasts(start.until_ms, store.now_ms(), execution.exchange.remaining_ms):
         # The function stood still. An equal call may have found no task, and may have started another one.
         try:
-            store.cancel(job.owner, job.task_id, message=TOO_LATE)
+            store.cancel(job.owner, job.task_id, unclaimed=True, message=TOO_LATE)
         except StoreError as error:
-            # A sweep will start the job. So the next equal call must find it.
+            # A poll or a sweep has started the job, which may have called tools, or will do so. So the next equal call
+            # must find it.
             raise OutcomeUnknown("the task was created too late, and could not be cancelled", job) from error
         _cancel_unused(store, workflow_task)
         raise StoreBusy("the task was created too late")

@@ -5,6 +5,7 @@ Every write has the claim as its condition. So an attempt whose claim has expire
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from mcp_baton.background.job import JobExecution, JobMonitor
 from mcp_baton.background.task_questions import TaskAsker, envelope_of, questions_of
@@ -23,6 +24,7 @@ from mcp_baton.exceptions import (
     TaskHeld,
     TaskNotFound,
     TooLarge,
+    ValueLost,
 )
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
@@ -30,6 +32,7 @@ from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim, Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.texts import MAX_VALUE_BYTES
+from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import INTERNAL_ERRORS, TASKS_CLAIMED_AGAIN
 from mcp_baton.tools.asking import InputRequired
@@ -140,6 +143,7 @@ class JobAttempt:
     def run(self) -> str:
         """Make the call and write its outcome. Returns the outcome, for the log. If it raises `StoreUnavailable`,
         Lambda delivers the event again."""
+        self._read_answers()
         try:
             if self._job.work.workflow_task is not None:
                 from mcp_baton.background.workflow_worker import WorkflowJob
@@ -164,6 +168,16 @@ class JobAttempt:
             logger.exception("task %s: its call failed", self._lease.task.task_id)
             return self._store_error(self._internal_error())
         return self._store_result(result)
+
+    def _read_answers(self) -> None:
+        """Read the questions and answers, which may be stored outside the head, before the call starts. A tool that
+        could not read its answer would end the job with an error."""
+        for texts in (self._job.asked, self._job.answers):
+            read_ahead(texts, texts)
+            for key in texts:
+                # An answer that is lost is an error of the call that needs it.
+                with suppress(ValueLost):
+                    texts[key]
 
     @property
     def _tool(self) -> Tool:

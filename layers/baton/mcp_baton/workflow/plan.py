@@ -30,7 +30,7 @@ from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_
 from mcp_baton.workflow.sources import Found, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
-from mcp_baton.workflow.stored_calls import restore_call
+from mcp_baton.workflow.stored_calls import hidden_names, restore_call
 
 
 class CallArguments:
@@ -215,7 +215,7 @@ class Plan:
 
     def was_called_with(self, name: str, call: CallArguments) -> bool:
         """Whether a completed step was called with equal arguments: those of its continuation, otherwise those of its
-        sources. A secret is not stored, so it cannot differ."""
+        sources. A secret of the step is not stored, so it cannot differ."""
         variable = f"{CALL_PREFIX}{name}"
         if variable in self.task.variables:
             try:
@@ -223,7 +223,10 @@ class Plan:
             except StoreError as error:
                 logger.warning("task %s: the call of step %s cannot be read", self.task.task_id, name, exc_info=error)
                 return False
-            return earlier_call is not None and call.equal(earlier_call)
+            # A value that was hidden because it is secret in another step can differ. So the call may be meant for that
+            # step, whose approval it must not avoid.
+            is_comparable = hidden_names(self.task.variables[variable]) <= self._secret_arguments(name)
+            return is_comparable and earlier_call is not None and call.equal(earlier_call)
         planned = self._planned(name, call, None)
         if planned is None:
             return False

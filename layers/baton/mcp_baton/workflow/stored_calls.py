@@ -76,6 +76,13 @@ def restore_call(stored_value: Json, call: JsonObject) -> JsonObject | None:
     return arguments
 
 
+def hidden_names(stored_value: Json) -> frozenset[str]:
+    """The names of the arguments of a stored call whose values were not stored."""
+    if not isinstance(stored_value, Mapping) or _is_digest_entry(stored_value):
+        return frozenset()
+    return frozenset(name for name, value in stored_value.items() if is_hidden(value))
+
+
 def _digest_entry(value: Json, length: int) -> JsonObject:
     return {DIGEST: digest(value), "bytes": length}
 

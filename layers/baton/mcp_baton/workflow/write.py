@@ -198,11 +198,13 @@ class RunWriter:
         Args:
             over: Whether the task is over or has another run, so that only steps can be missing.
         """
-        names = {this.step.name for this in self._unwritten()} | self._unwritten_items().keys()
-        unsure = self.last.unsure | names if unknown else self.last.unsure
+        steps, lists = {this.step.name for this in self._unwritten()}, self._unwritten_items().keys()
+        unsure = self.last.unsure | steps | lists if unknown else self.last.unsure
         self.last = structs.replace(self.last, unsure=unsure)
-        if names or not over:
-            persisted = "unknown" if unknown or (names and names <= unsure) else False
+        # A list without new results is no result that is missing.
+        results = steps.union(name for name in lists if self._run.lists[name].unwritten)
+        if steps or lists or not over:
+            persisted = "unknown" if unknown or (results and results <= unsure) else False
             self.last = structs.replace(self.last, made=False, persisted=persisted)
 
     def forget(self, name: str) -> None:
