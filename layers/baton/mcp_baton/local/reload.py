@@ -36,7 +36,9 @@ def restart_on_changes(folder: Path, log: LogStyle, listener: socket.socket, ser
         raise SettingsError("--reload needs the package 'watchfiles': install mcp-baton[local]") from error
 
     start = partial(_start, log, listener, serve)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both signals end `watch`
+    # Both signals end `watch`, also if a shell has started this process with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     process = start()
     try:
         # Not `run_process`: it stops a child by SIGINT, for which a child that still starts prints a traceback.
