@@ -53,6 +53,7 @@ def test_two_builds_are_identical(layer: Path, layer_zip: Path, tmp_path: Path) 
     assert {oct(path.stat().st_mode & 0o7777) for path in paths} == {"0o644", "0o755"}
 
 
+@pytest.mark.nightly
 def test_a_rebuild_gives_the_same_bytes(layer_zip: Path, build_layer: BuildLayer, tmp_path: Path) -> None:
     """Build sources with other times, permissions and leftover files, in another folder and environment."""
     source = tmp_path / "another machine" / "baton"

@@ -60,7 +60,8 @@ def answering(answer: Callable[[Request], Answer], tls: ssl.SSLContext | None = 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    # `shutdown` takes as long as this interval, and half a second by default.
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
     finally:

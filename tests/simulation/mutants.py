@@ -522,7 +522,7 @@ MUTANTS = (
             ("any background call replaces a start", without_condition(r"\(attribute_not_exists\(task"), None, False),
             ("a start without a job does not wait", None, replaced(DynamoDBStartStore, begin=_ended_start), False),
             ("a job that is created too late runs", None, replaced(creating, lasts=lambda *_: True), True),
-            ("a job has another id than its start", None, replaced(creating, new_job=_job_with_own_id), False),
+            ("a job has another id than its start", None, replaced(creating, new_job=_job_with_own_id), True),
             ("an open job is not repeated", None, replaced(repetitions, _end_of_run=_changed_ms), False),
             ("slow jobs are not repeated", None, replaced(repetitions, SLOW_REPLY_MS=10**9), False),
             ("fast jobs are repeated", None, replaced(repetitions, SLOW_REPLY_MS=0), False),

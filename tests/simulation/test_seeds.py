@@ -15,7 +15,7 @@ from tests.simulation.harness import KINDS, failures
 
 ROOT = Path(__file__).parents[2]
 SEEDS = {
-    "workflows": 2_000,
+    "workflows": 1_500,
     "jobs": 1_000,
     "background": 500,
     "questions": 250,
@@ -23,7 +23,7 @@ SEEDS = {
     "lists": 250,
     "approvals": 750,
     "waits": 750,
-    "background-waits": 500,
+    "background-waits": 250,
     "starts": 250,
     "background-starts": 250,
     "events": 250,
