@@ -1,8 +1,11 @@
-"""Which features plans combine. `python -m tests.model.coverage` prints how often two of them meet."""
+"""Which features plans combine. `python -m tests.model.coverage` draws how often two of them meet, as a picture for
+docs/guarantees.md."""
 
 import sys
 from collections import Counter
+from html import escape
 from itertools import combinations
+from pathlib import Path
 
 from tests.model.kills import random_plan_to_kill
 from tests.model.plan import Line, Plan, World, outputs_of
@@ -78,13 +81,47 @@ def table(pairs: Counter[str]) -> str:
     return "\n".join(rows)
 
 
-def main() -> None:
-    """Print how often two features meet in the plans of the first 5,000 seeds of both kinds."""
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "pairs.svg"
+CELL_WIDTH, CELL_HEIGHT, NAMES_WIDTH = 24, 13, 130
+
+
+def picture(pairs: Counter[str]) -> str:
+    """Return the same table as an SVG picture. Reading 38 columns of Markdown is hard."""
+    names = sorted({name for pair in pairs for name in pair.split(" + ")})
+    width, height = NAMES_WIDTH + CELL_WIDTH * (len(names) - 1), CELL_HEIGHT * (len(names) + 1)
+    texts = [
+        _text(NAMES_WIDTH + CELL_WIDTH * number - 2, CELL_HEIGHT - 3, str(number), "end")
+        for number in range(1, len(names))
+    ]
+    for number, name in enumerate(names, 1):
+        baseline = CELL_HEIGHT * (number + 1) - 3
+        texts.append(_text(2, baseline, f"{number} {name}", "start"))
+        for column, other in enumerate(names[: number - 1], 1):
+            count = pairs[f"{other} + {name}"]
+            texts.append(_text(NAMES_WIDTH + CELL_WIDTH * column - 2, baseline, str(count or "-"), "end"))
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="9">']
+    return "\n".join([*lines, f'<rect width="{width}" height="{height}" fill="white"/>', *texts, "</svg>", ""])
+
+
+def _text(x: int, y: int, text: str, anchor: str) -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def pairs_of_seeds(seeds: int) -> Counter[str]:
+    """Return how often two features meet in the plans of the first seeds of both kinds."""
     pairs = Counter[str]()
-    for seed in range(5000):
+    for seed in range(seeds):
         pairs.update(pairs_of(*random_plan(seed)))
         pairs.update(pair for pair in pairs_of(*random_plan_to_kill(seed)) if "kill" in pair.split(" + "))
-    sys.stdout.write(f"{table(pairs)}\n\nThe rarest: {min(pairs.items(), key=lambda item: item[1])}\n")
+    return pairs
+
+
+def main() -> None:
+    """Draw the pairs of the first 5,000 seeds, and print the rarest."""
+    pairs = pairs_of_seeds(5000)
+    PICTURE.write_text(picture(pairs))
+    sys.stdout.write(f"The rarest: {min(pairs.items(), key=lambda item: item[1])}\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.model.coverage import PICTURE, pairs_of_seeds, picture
 from tests.model.differences import KNOWN, KnownDifference
 from tests.model.driver import fast_connections
 from tests.model.examples import EXAMPLES, Example
@@ -59,3 +60,9 @@ def test_a_plan_that_once_differed_ends_as_in_the_model(example: Example) -> Non
 def test_a_known_difference_is_corrected(known: KnownDifference) -> None:
     text = difference(known.plan, known.world, lambda _: None)
     assert not text, text
+
+
+def test_the_picture_of_the_feature_pairs_is_current_and_each_pair_occurs_often() -> None:
+    pairs = pairs_of_seeds(5000)
+    assert min(pairs.values()) >= 50
+    assert PICTURE.read_text() == picture(pairs), "run `python -m tests.model.coverage`"
