@@ -126,7 +126,12 @@ def outcome_of(schema: JsonDict, tools: dict[str, JsonDict] | None, error: str |
 
 @pytest.fixture(
     params=[
-        pytest.param((framework, variant), id=f"{framework}-{variant}")
+        # Each variant starts a process that imports the framework. The others run each night.
+        pytest.param(
+            (framework, variant),
+            id=f"{framework}-{variant}",
+            marks=() if variant == framework.variants[0] else pytest.mark.nightly,
+        )
         for framework in chosen()
         for variant in framework.variants
     ]
