@@ -338,4 +338,24 @@ EXAMPLES: tuple[Example, ...] = (
         ),
         World(arguments={"a": 0}),
     ),
+    Example(
+        "the value of an element counts as secret, because it is secret in another step",
+        "An argument that another step takes from a secret is secret, unless the value is the one that its own step "
+        "has (docs/reference/workflow-rules.md, Secrets). So the call of an element uses the approval that the run "
+        "requested.",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("secret",)}),
+                Line(
+                    "s3",
+                    tool="t0",
+                    arguments={"x": ("item", None), "y": ("item", "n")},
+                    each=("constant", [{"n": 3}, {"n": 8}, {"odd": 5}]),
+                ),
+            ],
+            {"t0": Tool("t0", approval=Approval(expires_s=86400.0))},
+            secret=True,
+        ),
+        World(arguments={"a": 1}, seed=3),
+    ),
 )

@@ -25,8 +25,9 @@ def attempt(
 ) -> Outcome:
     """Call a step's tool until it succeeds, or until it must not or cannot be called again.
 
-    Notes the attempts; why the run cannot write to its task any more, so that there was no further attempt (`stop`);
-    and the wait before the next attempt, if it is too long for this invocation (`retry_s`).
+    Notes in `this` the number of attempts. If the run cannot write to its task any more, it makes no further attempt
+    and notes why (`stop`). If the wait before the next attempt is too long for this invocation, it notes the wait
+    (`retry_s`).
 
     Args:
         variables: The task's variables; `None` without a task.

@@ -349,13 +349,18 @@ class Plan:
         for other in self.workflow.steps:
             for argument, source in other.arguments.items() if other.tool == tool else ():
                 is_secret = argument in call and contains_argument(source, self.workflow.secrets)
-                if is_secret and not self._has_value(sources.get(argument), call[argument]):
+                if is_secret and not self._has_value(name, sources.get(argument), call[argument]):
                     sources[argument] = source
         return sources
 
-    def _has_value(self, source: Source | None, value: Json) -> bool:
-        resolution = self.known.resolve(source) if self.known and source else None
-        return isinstance(resolution, Found) and _is_equal_json(resolution.value, value)
+    def _has_value(self, name: str | None, source: Source | None, value: Json) -> bool:
+        """Whether a value is that of a step's source, or of one of the elements of its list."""
+        if self.known is None or source is None:
+            return False
+        items = self.items_of(name) if name and self.has_list(name) else None
+        known = [self.known.at(element) for element in items.elements] if items else [self.known]
+        resolutions = (each.resolve(source) for each in known)
+        return any(isinstance(found, Found) and _is_equal_json(found.value, value) for found in resolutions)
 
     def call_arguments(self, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> CallArguments:
         """A call's arguments, for comparisons. `exact` as in `CallArguments`."""
