@@ -19,7 +19,7 @@ from mcp_baton.approvals.record import (
     TooManyWaiting,
     UseAgain,
 )
-from mcp_baton.approvals.waiting_items import WaitingApprovals
+from mcp_baton.approvals.waiting_items import MAX_WAITS_FOR_STORED, WaitingApprovals
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
 from tests.store.conftest import Clock
 from tests.store.fixture_types import Store
@@ -289,6 +289,34 @@ def test_an_approval_whose_end_was_not_counted_leaves_room(
         store.approvals.decide(records[0], decision(records[0]))
 
     assert store.approvals.ask(calls[-1], 0)[1]
+
+
+@pytest.mark.parametrize("is_stored_meanwhile", [True, False])
+def test_a_request_at_the_limit_waits_until_one_of_the_others_is_stored(
+    store: Store, call: ApprovalRecord, *, is_stored_meanwhile: bool
+) -> None:
+    calls = [replace(call, digest=f"{number:02x}" * 32) for number in range(MAX_WAITING_OF_TASK + 1)]
+    *others, last = calls
+    pauses_s: list[float] = []
+
+    def sleep(pause_s: float) -> None:
+        pauses_s.append(pause_s)
+        if is_stored_meanwhile and len(pauses_s) == 3:
+            ask(store, others[0])
+
+    with pytest.MonkeyPatch.context() as patch:
+        # Each of the others is counted, as by a parallel step that has not stored its approval yet.
+        patch.setattr(TaskTable, "put", lambda *_: None)
+        for other in others:
+            ask(store, other)
+    approvals = DynamoDBApprovalStore(structs.replace(store.table, sleep=sleep, rng=lambda: 1.0), 1)
+    with pytest.raises(TooManyWaiting) as refused:
+        approvals.ask(last, 0)
+
+    waiting = refused.value.waiting
+    assert (waiting.digest if waiting else None) == (others[0].digest if is_stored_meanwhile else None)
+    assert len(pauses_s) == (3 if is_stored_meanwhile else MAX_WAITS_FOR_STORED)
+    assert sum(pauses_s) < 2
 
 
 def test_a_task_has_a_limited_number_of_waiting_approvals(store: Store, call: ApprovalRecord, clock: Clock) -> None:

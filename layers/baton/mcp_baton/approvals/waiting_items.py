@@ -35,6 +35,9 @@ MAX_APPROVALS_REMOVED: Final = 50
 BEING_REQUESTED_MS: Final = 60_000
 """An approval is counted before it is stored. After this time, it will not be stored any more."""
 
+MAX_WAITS_FOR_STORED: Final = 20
+"""How often a request at the limit waits until one of the counted approvals is stored: at most two seconds in all."""
+
 
 class WaitingApprovals:
     """Counts the waiting approvals.
@@ -61,6 +64,7 @@ class WaitingApprovals:
         ended: list[str] = []
         own_expires_s = -(-record.until_ms // 1000)
         expires_s: int | None = own_expires_s
+        waits = 0
         while True:
             try:
                 self._table.update(
@@ -73,8 +77,17 @@ class WaitingApprovals:
                 waits_longer = "expires_at" in item and number(item, "expires_at") > own_expires_s
                 if waits_longer is not (expires_s is None):
                     expires_s = None if waits_longer else own_expires_s  # another approval waits longer
-                elif "waiting" in item and number(item, "waiting") >= most and not (ended := self._ended(item)):
-                    raise self._too_many(item, most, subject) from failure
+                elif "waiting" in item and number(item, "waiting") >= most:
+                    ended, waiting = self._oldest(item)
+                    waits += 1
+                    # Parallel steps may be about to store all of them. A step that knew none would fail, not wait.
+                    is_soon = waiting is None and waits <= MAX_WAITS_FOR_STORED
+                    if not ended and not (is_soon and self._table.wait_after_race(waits)):
+                        raise TooManyWaiting(
+                            f"{most} approvals of {subject} wait already. Make the same call again when one of them is "
+                            "decided",
+                            waiting,
+                        ) from failure
             else:
                 return True
 
@@ -116,27 +129,21 @@ class WaitingApprovals:
         except StoreError:
             logger.warning("approval %s: it is counted although it does not wait", record.approval_id, exc_info=True)
 
-    def _ended(self, item: Item) -> list[str]:
-        """The attributes of approvals that have expired; or, if there are none, of old ones that do not wait."""
+    def _oldest(self, item: Item) -> tuple[list[str], ApprovalRecord | None]:
+        """Read the oldest counted approvals. Returns the attributes of those that do not wait, and one that waits. If
+        some have expired, none is read."""
         entries, now_ms = _entries(item), self._table.clock_ms()
         expired = [name for name, (_, until_ms) in entries.items() if until_ms <= now_ms]
         if expired:
-            return expired[:MAX_APPROVALS_REMOVED]
-        ended = []
+            return expired[:MAX_APPROVALS_REMOVED], None
+        ended, waiting = list[str](), None
         for name in sorted(entries, key=lambda name: entries[name])[:MAX_APPROVALS_CHECKED]:
             record = self._read(name.removeprefix(WAITING_ENTRY))
-            is_stored = record is not None or entries[name][0] < now_ms - BEING_REQUESTED_MS
-            if is_stored and (record is None or not record.waits_at(now_ms)):
+            if record is not None and record.waits_at(now_ms):
+                waiting = waiting or record
+            elif record is not None or entries[name][0] < now_ms - BEING_REQUESTED_MS:
                 ended.append(name)
-        return ended
-
-    def _too_many(self, item: Item, most: int, subject: str) -> TooManyWaiting:
-        entries = _entries(item)
-        oldest = min(entries, key=lambda name: entries[name], default="")
-        return TooManyWaiting(
-            f"{most} approvals of {subject} wait already. Make the same call again when one of them is decided",
-            self._read(oldest.removeprefix(WAITING_ENTRY)) if oldest else None,
-        )
+        return ended, waiting
 
 
 def _entries(item: Item) -> dict[str, tuple[int, int]]:
