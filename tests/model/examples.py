@@ -358,4 +358,20 @@ EXAMPLES: tuple[Example, ...] = (
         ),
         World(arguments={"a": 1}, seed=3),
     ),
+    Example(
+        "a decision is lost when a new definition no longer has the step in which an argument is secret",
+        "An approval covers a call of a step and this step's definition (docs/approvals.md, What an approval covers): "
+        "a change of another step is none of it.",
+        Plan(
+            [
+                Line("s1", tool="t0"),
+                Line("s3", "callback", within_s=7200.0),
+                Line("s4", tool="t0", arguments={"x": ("secret",)}),
+            ],
+            {"t0": Tool("t0", approval=Approval(expires_s=86400.0))},
+            era="2026",
+            secret=True,
+        ),
+        World(arguments={"a": 2}, seed=8068, changes=2),
+    ),
 )

@@ -173,10 +173,14 @@ def _new_request(
     tool = execution.server.tools[name]
     arguments = tool.input.complete(prepared.arguments, prepared.bound)
     visible = _without_secrets(tool, arguments, prepared.bound, call)
-    secret_names = [name for name, value in arguments.items() if visible[name] != value]
+    workflow, task = call.workflow, call.task
+    # In a task with secrets, every argument has a keyed digest: which of them are hidden may change with the
+    # definition, and a decision about the same call must stay valid.
+    has_secrets = task is not None and SALT in task.variables
+    keyed_names = [name for name, value in arguments.items() if has_secrets or visible[name] != value]
     readable = _in_order(tool.signature, visible)
     message = approval.question(name, readable)
-    workflow, task_id = call.workflow, call.task.task_id if call.task else None
+    task_id = None if task is None else task.task_id
     call_digest = digest_of(
         {
             "owner": owner,
@@ -184,7 +188,7 @@ def _new_request(
             "inputSchema": tool.input_schema,
             "arguments": {
                 **arguments,
-                **{key: _secret_digest(arguments[key], execution, call) for key in secret_names},
+                **{name: _keyed_digest(arguments[name], execution, call) for name in keyed_names},
             },
             "workflow": workflow.name if workflow else None,
             "step": call.name,
@@ -248,9 +252,9 @@ def _in_order(signature: Signature, arguments: JsonObject) -> dict[str, Json]:
     return {name: arguments.get(name, HIDDEN_DEFAULT) for name in names}
 
 
-def _secret_digest(value: Json, execution: Execution, call: ToolCall) -> str:
-    """Return a digest of a secret argument. Approvers cannot compute it, because they do not know the key: the task's
-    salt; without a task, the key that signs states."""
+def _keyed_digest(value: Json, execution: Execution, call: ToolCall) -> str:
+    """Return a digest of an argument that may be secret. Approvers cannot compute it, because they do not know the key:
+    the task's salt; without a task, the key that signs states."""
     if call.task is not None:
         key = f"{call.task.variables.get(SALT)} {call.task.task_id}".encode()
     else:
