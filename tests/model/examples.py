@@ -374,4 +374,18 @@ EXAMPLES: tuple[Example, ...] = (
         ),
         World(arguments={"a": 2}, seed=8068, changes=2),
     ),
+    Example(
+        "a call has the secret in one of two arguments that are secret, and its error quotes it",
+        "An error of a continuation that quotes the call's own secret argument is stored without it "
+        "(docs/reference/workflow-rules.md, Secrets).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("secret",), "y": ("variable", "vt0")}),
+                Line("s1", tool="t0", arguments={"y": ("secret",)}),
+            ],
+            {"t0": Tool("t0", fails=1)},
+            secret=True,
+        ),
+        World(arguments={"a": 1}),
+    ),
 )

@@ -4,8 +4,8 @@ import pytest
 
 from mcp_baton.protocol.json import Json
 from mcp_baton.tools.secrets import Secrets, is_hidden, secrets_of, shown_texts, stored_arguments
-from mcp_baton.workflow.secrets import contains_argument, hidden_in
-from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
+from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_call
+from mcp_baton.workflow.sources import FirstOf, Source, constant, prompt_arg, step_output
 
 PIN = secrets_of({"pin"}, {"pin": "4711", "to": "ann"}, {"pin": 4711, "to": "ann"})
 CVV = secrets_of({"cvv"}, {"cvv": "123"}, {"cvv": "123"})
@@ -85,3 +85,31 @@ def test_arguments_that_contain_a_secret_are_hidden() -> None:
 
     assert hidden_in(call, sources, {"pin"}) == {"pin", "header", "note"}
     assert hidden_in(call, sources, frozenset()) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("call", "text", "shown"),
+    [
+        ({"pin": "hunter2", "again": "50-50"}, "no hunter2, no 50-50", "no <secret pin>, no <secret pin>"),
+        ({"header": "Pin hunter2!"}, "no Pin hunter2!, no hunter2", "no Pin <secret pin>!, no <secret pin>"),
+        ({"header": "hunter2"}, "no hunter2", "no <secret pin>"),
+        ({"deep": {"auth": ["ann:hunter2"]}}, "no hunter2 of ann", "no <secret pin> of ann"),
+        ({"deep": {"auth": ["hunter2"]}}, "no hunter2", "no <secret pin>"),
+        ({"deep": ["hunter2"]}, "no hunter2", "no <secret pin>"),
+        ({"either": "hunter2"}, "no hunter2", "no <secret pin>"),
+        ({"to": "hunter2"}, "no hunter2", "no hunter2"),
+    ],
+)
+def test_the_values_that_a_call_has_in_place_of_secrets_are_hidden(
+    call: dict[str, Json], text: str, shown: str
+) -> None:
+    sources: dict[str, Source] = {
+        "pin": prompt_arg("pin"),
+        "again": prompt_arg("pin"),
+        "header": constant("Pin {pin}!"),
+        "deep": constant({"auth": ["{to}:{pin}"]}),
+        "either": FirstOf((step_output("s"), prompt_arg("pin"))),
+        "to": prompt_arg("to"),
+    }
+
+    assert secrets_in_call(call, sources, {"pin"}).hide_text(text) == shown

@@ -1,7 +1,7 @@
 """Secret arguments: their values are never stored, and `<secret NAME>` is shown instead of them (docs/workflows.md).
 Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -107,23 +107,34 @@ NO_SECRETS = Secrets()
 
 
 def secrets_of(names: Collection[str], texts: Mapping[str, str], converted: Mapping[str, Json]) -> Secrets:
-    """The secrets of an invocation."""
-    given_names = frozenset(names) & texts.keys()
-    if not given_names:
-        return NO_SECRETS
+    """The secrets of an invocation: the values of the arguments with these names, as texts and as they were
+    converted."""
+    given_names = sorted(frozenset(names) & texts.keys())
+    return secrets_with((name, texts[name], converted.get(name, "")) for name in given_names)
+
+
+def secrets_with(values: Iterable[tuple[str, str, Json]]) -> Secrets:
+    """Secrets from the name, the text and the converted value of each. A name may have several values."""
+    names = set[str]()
     names_by_text: dict[str, str] = {}
     containers: list[tuple[Container, str]] = []
-    for name in sorted(name for name in given_names if converted.get(name, "") is not None):
+    for name, sent_text, converted in values:
+        names.add(name)
+        if converted is None:
+            continue
         # As it was sent, as it was converted, and each value inside it.
-        values = [texts[name], _parsed(texts[name]), *_values_in(converted.get(name))]
-        for value in values:
+        all_values = [sent_text, _parsed(sent_text), *_values_in(converted)]
+        for value in all_values:
             text = "" if value is None or isinstance(value, bool) else as_text(value)
             if text:
                 names_by_text.setdefault(text, name)
-        containers += [(value, name) for value in values if isinstance(value, Mapping | list | tuple)]
+        containers += [(value, name) for value in all_values if isinstance(value, Mapping | list | tuple)]
+    if not names:
+        return NO_SECRETS
     parts = [(text, name) for text, name in names_by_text.items() if len(text) >= MIN_HIDDEN_CHARS]
     parts += [(dumps(text)[1:-1], name) for text, name in parts if dumps(text)[1:-1] != text]
-    return Secrets(given_names, names_by_text, tuple(sorted(parts, key=lambda part: -len(part[0]))), tuple(containers))
+    parts.sort(key=lambda part: -len(part[0]))
+    return Secrets(frozenset(names), names_by_text, tuple(parts), tuple(containers))
 
 
 def _parsed(text: str) -> Json:

@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeGuard
 
 from mcp_baton.protocol.json import Json, dumps
 
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
-
-
-_ANY_PLACEHOLDER = re.compile(r"\{[^{}]+\}")
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
@@ -44,21 +42,52 @@ def placeholders(text: str) -> frozenset[str]:
 
 
 def matches_template(template: str, text: str) -> bool:
-    """Whether a text is the template with any text in place of each `{name}`. The time is linear, unlike that of a
-    regular expression with several groups."""
-    first, *rest = _ANY_PLACEHOLDER.split(template)
+    """Whether a text is the template with any text in place of each `{name}`."""
+    return _texts_in(template, text) is not None
+
+
+def _texts_in(template: str, text: str) -> list[tuple[str, str]] | None:
+    """Each name of a template with the text in its place; `None` if the text does not have the template's form. The
+    time is linear, unlike that of a regular expression with several groups."""
+    first, *rest = _PLACEHOLDER.split(template)
     if not rest:
-        return text == first
-    *middle, last = rest
+        return [] if text == first else None
+    names, (*middle, last) = rest[::2], rest[1::2]
     place, end = len(first), len(text) - len(last)
     if place > end or not (text.startswith(first) and text.endswith(last)):
-        return False
-    for part in middle:
-        place = text.find(part, place, end)
-        if place < 0:
-            return False
-        place += len(part)
-    return True
+        return None
+    found: list[tuple[str, str]] = []
+    for name, part in zip(names, middle, strict=False):
+        next_place = text.find(part, place, end)
+        if next_place < 0:
+            return None
+        found.append((name, text[place:next_place]))
+        place = next_place + len(part)
+    return [*found, (names[-1], text[place:end])]
+
+
+def values_in_template(template: Json, value: Json) -> list[tuple[str, str]] | None:
+    """Each name in a JSON value with `{name}` in its texts, with the text in its place; `None` if the value does not
+    have the template's form."""
+    if isinstance(template, str) and isinstance(value, str):
+        return _texts_in(template, value)
+    if isinstance(template, Mapping) and isinstance(value, Mapping) and template.keys() == value.keys():
+        pairs = [(template[key], value[key]) for key in template]
+    elif _is_list(template) and _is_list(value) and len(template) == len(value):
+        pairs = list(zip(template, value, strict=True))
+    else:
+        return [] if template == value else None
+    found: list[tuple[str, str]] = []
+    for pair in pairs:
+        texts = values_in_template(*pair)
+        if texts is None:
+            return None
+        found += texts
+    return found
+
+
+def _is_list(value: Json) -> TypeGuard[Sequence[Json]]:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def fill_json(value: Json, values: Mapping[str, str]) -> Json:
