@@ -12,9 +12,7 @@ from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.printing import ProgressDisplay
 from mcp_baton.cli.remote.questions import Terminal
 from mcp_baton.cli.remote.table import tasks_of
-from mcp_baton.cli.stored_tasks import Selection
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from tests.support.approvals import approvals_of, approver, decide
 from tests.support.background import Background, MakeBackground
@@ -177,14 +175,3 @@ def test_a_completed_background_call_does_not_say_that_it_waits(jobs: Background
         text = json.dumps(reader(jobs, task))
         assert "completed" in text
         assert "waits for an approval" not in text
-
-
-@pytest.mark.parametrize(("how", "pause"), [("approved", "approvalGranted"), ("denied", "approvalDenied")])
-def test_operators_select_tasks_by_what_became_of_their_approvals(jobs: Background, how: str, pause: str) -> None:
-    jobs.begin("refund_order", {"order": "A-1"})
-    jobs.work()
-    [approval] = approvals_of(approver(jobs.client()))
-    end(jobs, how)
-    store = store_of(jobs)
-    task: TaskRecord = store.get("alice", approval["task"])
-    assert [kind for kind in ("approvalRequired", pause) if Selection(pause=kind).has(task, store)] == [pause]  # type: ignore[arg-type]

@@ -184,7 +184,6 @@ def test_steps_are_printed_while_they_run(baton: Run, url: str, capsys: pytest.C
         (("complete", "0", "--result", "[1]"), 2, "--result"),
         (("complete", "0"), 2, "--result is missing"),
         (("show",), 2, "the task is missing"),
-        (("tasks", "--watch"), 2, "--watch needs a terminal"),
         (("show", "0", "--table", "tasks"), 2, "with --table there is no WHERE"),
     ],
 )

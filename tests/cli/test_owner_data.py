@@ -150,9 +150,8 @@ def test_an_interrupted_deletion_is_completed_by_the_next_one(shop: Shop, baton:
     for _ in range(3):
         shop.store.create(NewTask(KIM, {"large": LARGE}, workflow="flow"))
     shop.requests.limits["DeleteItem"] = 4
-    code, output, err = baton(*FORGET)
+    code, output, _ = baton(*FORGET)
     assert code == 4
-    assert re.search(r"--after \S+", err)
     assert sum(map(int, re.findall(r"deleted: (\d+)", output))) == 4
     shop.requests.limits.clear()
     assert baton(*FORGET)[0] == 0

@@ -137,7 +137,7 @@ def test_the_verdict_on_a_task_equals_the_outcome_of_its_resume(
     server, task = server_with(new_workflow), store_task(store, old_workflow, arguments, statuses)
 
     verdicts = Verdicts(server.full_view)
-    verdicts.read(store, None, 1e9)
+    verdicts.read(store, 1e9)
     assert sum(verdicts.outcomes.values()) == 1
     new_arguments = new_workflow.arguments if new_workflow else []
     secret_arguments = [argument for argument in new_arguments if argument.secret and argument.name in arguments]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from mcp_baton.cli.remote.http import HttpTransport
 
-WATCH_APPROVALS_S: Final = 5.0
 APPROVALS_RESOURCE: Final = "approvals"
 
 type State = Literal["waiting", "approved", "denied", "withdrawn"]
@@ -30,23 +29,19 @@ Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reaso
 def approvals(
     connection: ConnectionOptions,
     state: Annotated[State, typer.Option("--state", help="Which approvals to list.")] = "waiting",
-    watch: Annotated[bool, typer.Option("--watch", help="Keep the list on the screen and update it.")] = False,
     *,
     as_json: bool,
 ) -> int:
     """List the approvals of your groups, newest first."""
     from mcp_baton.cli.remote.printing import console
-    from mcp_baton.cli.remote.printing import watch as keep_watching
     from mcp_baton.local.clean_text import print_json
 
     with open_http(connection) as server:
         records = _list_approvals(server, state)
         if as_json:
             print_json({"approvals": records})
-        elif not watch:
-            console().print(_table_of(records) if records else "no approvals")
         else:
-            keep_watching(lambda: _table_of(_list_approvals(server, state)), WATCH_APPROVALS_S)
+            console().print(_table_of(records) if records else "no approvals")
     return EXIT_DONE
 
 

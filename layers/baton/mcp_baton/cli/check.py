@@ -23,7 +23,6 @@ def check(
     ] = False,
     table: options.Table = None,
     dynamodb: options.Database = None,
-    after: options.After = None,
     read_units: options.ReadUnits = 1000,
 ) -> int:
     """Print all mistakes of a server.
@@ -41,8 +40,8 @@ def check(
 
     if live and table is None:
         raise BatonError("--live needs --table: name the table with the stored tasks")
-    if not live and (table or dynamodb or after):
-        raise BatonError("--table, --dynamodb and --after are for stored tasks: add --live")
+    if not live and (table or dynamodb):
+        raise BatonError("--table and --dynamodb are for stored tasks: add --live")
     result = check_target(target, os.environ)
     code = EXIT_REFUSED if result.errors or (strict and result.warnings) else 0
     verdicts = None
@@ -54,8 +53,8 @@ def check(
             result.server.check(in_full=False)  # completes the definitions: a tool may be a function
             verdicts = Verdicts(result.server.full_view)
             with table_store(table, dynamodb) as store:
-                verdicts.read(store, after, read_units)
-            code = verdicts.code or code
+                verdicts.read(store, read_units)
+            code = EXIT_REFUSED if verdicts.problems else code
     except BatonError as error:
         code = print_error(error, as_json=False)
     finally:

@@ -135,10 +135,10 @@ Where = Annotated[
     typer.Argument(metavar="WHERE", help="A URL, or a file or module with a Server (app.py:server)."),
 ]
 Served = Annotated[str, typer.Argument(metavar="WHERE", help="The server's URL.")]
-ServedOrTarget = Annotated[str, typer.Argument(metavar="WHERE", help="A URL. With --all, the Server: app.py:server.")]
 WhereOrTask = Annotated[str, typer.Argument(metavar="WHERE", help="A URL. With --table, the task's id instead.")]
+OptionalTask = Annotated[str | None, typer.Argument(metavar="TASK", help="The task's id, or a unique prefix of it.")]
 WhereOrTable = Annotated[str | None, typer.Argument(metavar="WHERE", help="A URL; not with --table.")]
-Task = Annotated[str | None, typer.Argument(metavar="TASK", help="The task's id, or a unique prefix of it.")]
+Task = Annotated[str, typer.Argument(metavar="TASK", help="The task's id, or a unique prefix of it.")]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="key=text, key:=JSON, or key=@FILE for the file's text."),
@@ -149,10 +149,6 @@ Table = Annotated[
 ]
 Database = Annotated[
     str | None, typer.Option("--dynamodb", parser=database, metavar="URL", help="The URL of another DynamoDB.")
-]
-After = Annotated[
-    str | None,
-    typer.Option("--after", metavar="POSITION", help="Continue where an interrupted command has stopped."),
 ]
 ReadUnits = Annotated[
     float, typer.Option("--read-units", min=1, metavar="N", help="The most read units of the table a second.")

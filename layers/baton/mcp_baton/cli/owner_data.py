@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mcp_baton.cli import options
+from mcp_baton.cli.remote.errors import EXIT_DONE, print_error
 from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
@@ -19,13 +20,7 @@ Owner = Annotated[str, typer.Option("--owner", metavar="OWNER", help="The owner,
 Table = Annotated[str, typer.Option("--table", parser=options.table_name, metavar="NAME", help="The table.")]
 
 
-def export(
-    owner: Owner,
-    table: Table,
-    dynamodb: options.Database = None,
-    after: options.After = None,
-    read_units: options.ReadUnits = 1000,
-) -> int:
+def export(owner: Owner, table: Table, dynamodb: options.Database = None, read_units: options.ReadUnits = 1000) -> int:
     """Print everything that is stored of an owner, as JSON lines.
 
     These are tasks with all their values, answers to questions, and approvals that the owner has requested.
@@ -35,7 +30,7 @@ def export(
         if line := items.exported(item):
             sys.stdout.write(f"{json.dumps(line)}\n")
 
-    return _for_each(owner, table, dynamodb, after, read_units, write)
+    return _for_each(owner, table, dynamodb, read_units, write)
 
 
 def forget(
@@ -43,7 +38,6 @@ def forget(
     table: Table,
     yes: Annotated[bool, typer.Option("--yes", help="Delete it. This cannot be undone.")] = False,
     dynamodb: options.Database = None,
-    after: options.After = None,
     read_units: options.ReadUnits = 1000,
 ) -> int:
     """Delete everything that is stored of an owner.
@@ -61,28 +55,22 @@ def forget(
             counts[outcome] += 1
 
     try:
-        return _for_each(owner, table, dynamodb, after, read_units, delete)
+        return _for_each(owner, table, dynamodb, read_units, delete)
     finally:
-        echo(", ".join(f"{name}: {count}" for name, count in sorted(counts.items()) if count) or "nothing was deleted")
+        echo(", ".join(f"{name}: {count}" for name, count in sorted(counts.items())) or "nothing was deleted")
 
 
 def _for_each(
-    owner: str,
-    table: str,
-    dynamodb: str | None,
-    after: str | None,
-    read_units: float,
-    process: "Callable[[OwnerItems, Item], None]",
+    owner: str, table: str, dynamodb: str | None, read_units: float, process: "Callable[[OwnerItems, Item], None]"
 ) -> int:
     from mcp_baton.cli.owner_items import OwnerItems
-    from mcp_baton.cli.remote.errors import EXIT_DONE, print_error
     from mcp_baton.cli.remote.table import table_store
     from mcp_baton.cli.remote.table_scan import Scan
 
     try:
         with table_store(table, dynamodb) as store:
             items = OwnerItems(store, owner)
-            with Scan(store.table, items.request, read_units, after) as scan:
+            with Scan(store.table, items.request, read_units) as scan:
                 for item in filter(items.has, scan.items()):
                     process(items, item)
     except BatonError as error:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mcp_baton.cli import options
-from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
     from mcp_baton.cli.remote.task import RunResult
@@ -28,109 +27,22 @@ def run(
     return _run(connection, workflow, None, arguments, as_json=as_json)
 
 
-@options.uses_server(options.ServedOrTarget, table=True)
+@options.uses_server(options.Served)
 def resume(
     connection: options.ConnectionOptions,
-    task: options.Task = None,
+    task: options.Task,
     arguments: options.Arguments = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Resume many tasks of --table here, with the Server of a file.")
-    ] = False,
-    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="With --all: its tasks.")] = None,
-    pause: Annotated[
-        str | None, typer.Option("--pause", metavar="TYPE", help="With --all: with this pause reason, as toolError.")
-    ] = None,
-    step: Annotated[str | None, typer.Option("--step", metavar="NAME", help="With --all: paused at this step.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --all: tell which tasks would continue, and run nothing.")
-    ] = False,
-    rate: Annotated[float, typer.Option("--rate", min=0.01, metavar="N", help="The most resumes a second.")] = 5,
-    after: options.After = None,
-    read_units: options.ReadUnits = 1000,
     *,
     as_json: bool,
 ) -> int:
-    """Resume a paused task, or with --all many tasks.
+    """Resume a paused task.
 
-    The server runs the remaining steps. At a terminal, the command asks for missing secret arguments. With --all, the
-    steps run in this process.
+    The server runs the remaining steps. At a terminal, the command asks for missing secret arguments.
 
     Exit code 0: completed; 1: failed, or already ended; 3: paused; 4: the server does not answer or rejects you.
     """
-    if everything:
-        return _resume_all(
-            connection,
-            workflow,
-            pause,
-            step,
-            task,
-            dry_run=dry_run,
-            rate=rate,
-            after=after,
-            units=read_units,
-            as_json=as_json,
-        )
-    if connection.table or connection.owner or connection.dynamodb or workflow or pause or step or dry_run or after:
-        raise BatonError("--table, --workflow, --pause, --step, --dry-run and --after are for many tasks: add --all")
-    if task is None:
-        raise BatonError("the task is missing: name WHERE, and then the task's id")
     connection.check_where(may_be_target=False)
     return _run(connection, None, task, arguments, as_json=as_json)
-
-
-def _resume_all(
-    connection: options.ConnectionOptions,
-    workflow: str | None,
-    pause: str | None,
-    step: str | None,
-    task: str | None,
-    *,
-    dry_run: bool,
-    rate: float,
-    after: str | None,
-    units: float,
-    as_json: bool,
-) -> int:
-    import os
-
-    from msgspec.structs import replace
-
-    from mcp_baton.aws import services_of
-    from mcp_baton.cli.remote.table import table_store
-    from mcp_baton.cli.stored_tasks import Resumes, Selection, Verdicts
-    from mcp_baton.local.checking import load_checked
-    from mcp_baton.local.clean_text import echo, print_json
-    from mcp_baton.local.log import log_to_stderr
-    from mcp_baton.present.sentences import reasons_by_type
-    from mcp_baton.settings import Settings
-
-    if connection.table is None or workflow is None or pause is None or task is not None:
-        raise BatonError("--all resumes the tasks that --table, --workflow and --pause select: name all three, no task")
-    if pause not in reasons_by_type():
-        raise BatonError(f"--pause {pause!r} is no pause reason: use one of {', '.join(reasons_by_type())}")
-    log_to_stderr()
-    server = load_checked(connection.where or "")
-    if workflow not in server.workflows:
-        raise BatonError(
-            f"--workflow {workflow!r} is not in {connection.where}: it has {', '.join(server.workflows) or 'none'}"
-        )
-    server.close()
-    selection = Selection(workflow, pause, step, connection.owner)
-    settings = replace(Settings.from_environment(os.environ), table=connection.table)
-    with table_store(connection.table, connection.dynamodb) as store:
-        if dry_run:
-            verdicts = Verdicts(server.full_view, selection)
-        else:
-            services, definition = services_of(server, settings, store), server.workflows[workflow]
-            verdicts = Resumes(server.full_view, selection, services=services, workflow=definition, interval_s=1 / rate)
-        try:
-            verdicts.read(store, after, units)
-        finally:
-            if as_json:
-                print_json(verdicts.to_json())
-            else:
-                echo(str(verdicts))
-    return verdicts.code
 
 
 def _run(

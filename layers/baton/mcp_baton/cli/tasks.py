@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mcp_baton.cli.options import ConnectionOptions, Task, WhereOrTable, WhereOrTask, uses_server
+from mcp_baton.cli.options import ConnectionOptions, OptionalTask, WhereOrTable, WhereOrTask, uses_server
 from mcp_baton.cli.remote.errors import EXIT_DONE
 from mcp_baton.exceptions import BatonError
 
@@ -16,49 +16,40 @@ if TYPE_CHECKING:
     from mcp_baton.cli.remote.client import Remote
     from mcp_baton.present.view import TaskView
 
-WATCH_TASKS_S: Final = 2.0
 TASKS_PER_PAGE: Final = 50
 
 
 @uses_server(WhereOrTable, optional=True, table=True)
 def tasks(
     connection: ConnectionOptions,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep the list on the screen and update it.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="List all tasks, not about 50.")] = False,
     *,
     as_json: bool,
 ) -> int:
     """List your tasks, newest first."""
-    import sys
-
     from mcp_baton.cli.remote.connection import open_connection
     from mcp_baton.cli.remote.printing import console
-    from mcp_baton.cli.remote.printing import watch as keep_watching
     from mcp_baton.local.clean_text import print_json
 
-    if watch and (as_json or not sys.stdout.isatty()):
-        raise BatonError("--watch needs a terminal and cannot be used with --json")
     if (connection.where is None) == (connection.table is None):
         raise BatonError("name either WHERE or --table")
     limit = None if everything else TASKS_PER_PAGE
     with open_connection(connection, for_tasks=True, as_json=True) as source:
         if as_json:
             print_json({"tasks": source.tasks(limit)})
-        elif watch:
-            keep_watching(lambda: _table_of(source.tasks(limit)), WATCH_TASKS_S)
         else:
             console().print(_table_of(records) if (records := source.tasks(limit)) else "no tasks")
     return EXIT_DONE
 
 
 @uses_server(WhereOrTask, table=True)
-def show(connection: ConnectionOptions, task: Task = None, *, as_json: bool) -> int:
+def show(connection: ConnectionOptions, task: OptionalTask = None, *, as_json: bool) -> int:
     """Show a task: its steps, its pause reason, and the next calls."""
     return _print_task(connection, task, lambda source, task_id: source.task(task_id), as_json=as_json)
 
 
 @uses_server(WhereOrTask, table=True)
-def cancel(connection: ConnectionOptions, task: Task = None, *, as_json: bool) -> int:
+def cancel(connection: ConnectionOptions, task: OptionalTask = None, *, as_json: bool) -> int:
     """Cancel a task.
 
     A task that has already ended is not changed, and the exit code is 1.
@@ -69,7 +60,7 @@ def cancel(connection: ConnectionOptions, task: Task = None, *, as_json: bool) -
 @uses_server(WhereOrTask, table=True)
 def complete(
     connection: ConnectionOptions,
-    task: Task = None,
+    task: OptionalTask = None,
     result: Annotated[
         str, typer.Option("--result", metavar="JSON", help="The result, a JSON object; @FILE reads it from a file.")
     ] = "",

@@ -3,15 +3,13 @@
 import json
 import shlex
 import sys
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group, RenderableType
 from rich.filesize import decimal
-from rich.live import Live
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -80,17 +78,6 @@ def details(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     for label, text in rows:
         grid.add_row(label, text)
     return grid
-
-
-def watch(draw: Callable[[], RenderableType], every_s: float) -> None:
-    """Keep a drawing on the screen and update it, until the user interrupts the command."""
-    with Live(draw(), console=console(), auto_refresh=False) as live:
-        try:
-            while True:
-                time.sleep(every_s)
-                live.update(draw(), refresh=True)
-        except KeyboardInterrupt:
-            return
 
 
 def short(value: Any, limit: int = MAX_VALUE_CHARS) -> str:
