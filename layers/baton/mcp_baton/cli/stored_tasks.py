@@ -18,7 +18,7 @@ from mcp_baton.workflow.runs import resumed_input
 from mcp_baton.workflow.server_view import ServerView
 
 WOULD_CONTINUE, WOULD_BE_REFUSED = "continue", "would be refused"
-REMEDY = "Keep these definitions, or complete or cancel these tasks before the deployment."
+KEEP_DEFINITIONS = "Keep these definitions, or complete or cancel these tasks before the deployment."
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Verdicts:
             lines.append(f"{target} {first}{more}: {reason}")
         if not lines:
             return self._counts()
-        return f"{self._counts()}:{' ' if len(lines) == 1 else '\n  '}{'\n  '.join(lines)}\n{REMEDY}"
+        return f"{self._counts()}:{' ' if len(lines) == 1 else '\n  '}{'\n  '.join(lines)}\n{KEEP_DEFINITIONS}"
 
 
 def why_refused(server: ServerView, task: TaskRecord) -> str | None:
