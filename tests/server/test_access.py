@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_baton.protocol.http import HttpRequest
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.server.access import AllowedPage, ForeignPage, Origins, is_local, is_preflight
 
 APP = "https://app.example.com"
@@ -10,17 +10,32 @@ LISTED = Origins(frozenset({APP, "http://localhost:6274"}))
 LOCAL = Origins(frozenset({APP}), local_only=True)
 
 
-def test_a_listed_page_may_call_and_a_request_without_an_origin_is_not_from_a_page() -> None:
+HERE = {"host": "127.0.0.1:8000"}
+
+
+def test_a_request_without_an_origin_is_not_from_a_page() -> None:
     assert [LISTED.caller(headers) for headers in ({}, {"host": "api.example.com"})] == [None, None]
     assert LOCAL.caller({"host": "localhost:8000"}) is None
-    for origin in (APP, "http://localhost:6274"):
-        assert LISTED.caller({"origin": origin}) == AllowedPage(origin)
+
+
+@pytest.mark.parametrize(
+    ("origins", "headers", "allowed"),
+    [
+        (LISTED, {}, [APP, "http://localhost:6274"]),
+        # A local server accepts listed and local pages.
+        (LOCAL, HERE, [APP, "http://localhost:6274", "https://127.0.0.1", "http://[::1]:8000", "tauri://localhost"]),
+    ],
+)
+def test_an_allowed_page_may_call(origins: Origins, headers: dict[str, str], allowed: list[str]) -> None:
+    for origin in allowed:
+        assert origins.caller({**headers, "origin": origin}) == AllowedPage(origin)
+    assert origins.caller({**headers, "origin": "https://evil.example"}) == ForeignPage()
 
 
 @pytest.mark.parametrize(
     "origin",
     [
-        *("", "*", "null", "https://evil.example", "http://app.example.com", "http://localhost:8000"),
+        *("", "*", "null", "http://app.example.com", "http://localhost:8000"),
         *(f"{APP}:8443", f"{APP}.evil.example", f"{APP}/", f"{APP}, {APP}", f" {APP}"),
     ],
 )
@@ -28,18 +43,11 @@ def test_any_other_page_is_refused(origin: str) -> None:
     assert LISTED.caller({"origin": origin}) == ForeignPage()
 
 
-def test_a_local_server_accepts_listed_and_local_pages() -> None:
-    for origin in (APP, "http://localhost:6274", "https://127.0.0.1", "http://[::1]:8000", "tauri://localhost"):
-        assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": origin}) == AllowedPage(origin)
-    assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": "https://evil.example"}) == ForeignPage()
-
-
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "localhost:80@evil.example", "localhost:", ""]
 )
 def test_a_local_server_refuses_other_host_names(host: str) -> None:
-    assert LOCAL.caller({"host": host}) == ForeignPage()
-    assert LOCAL.caller({"host": host, "origin": APP}) == ForeignPage()
+    assert LOCAL.caller({"host": host}) == LOCAL.caller({"host": host, "origin": APP}) == ForeignPage()
 
 
 @pytest.mark.parametrize(
@@ -61,17 +69,20 @@ def test_names_that_resemble_this_machine_are_not_local(origin: str) -> None:
     assert not is_local(origin)
 
 
+def preflight(names: str) -> HttpResponse:
+    return AllowedPage(APP).preflight({"access-control-request-headers": names})
+
+
 def test_every_reply_allows_only_the_pages_origin_and_no_cookies() -> None:
     headers = AllowedPage(APP).headers
 
-    assert headers["Access-Control-Allow-Origin"] == APP
-    assert headers["Vary"] == "Origin"
+    assert (headers["Access-Control-Allow-Origin"], headers["Vary"]) == (APP, "Origin")
     assert "WWW-Authenticate" in headers["Access-Control-Expose-Headers"]
     assert "Access-Control-Allow-Credentials" not in {*headers, *AllowedPage(APP).preflight({}).headers}
 
 
 def test_the_reply_to_a_preflight_lists_the_allowed_headers() -> None:
-    answer = AllowedPage(APP).preflight({"access-control-request-headers": "authorization,content-type"})
+    answer = preflight("authorization,content-type")
 
     assert (answer.status, answer.body) == (204, b"")
     assert dict(answer.headers) == {
@@ -93,19 +104,13 @@ def test_the_reply_to_a_preflight_lists_the_allowed_headers() -> None:
     ],
 )
 def test_a_page_may_send_the_headers_of_clients_signers_and_tracers(names: str) -> None:
-    answer = AllowedPage(APP).preflight({"access-control-request-headers": names})
-
-    assert answer.headers["Access-Control-Allow-Headers"].split(", ") == names.split(",")
+    assert preflight(names).headers["Access-Control-Allow-Headers"].split(", ") == names.split(",")
 
 
 @pytest.mark.parametrize("names", ["", " ", ",", "a b", "a:b", "é", "x\r\nSet-Cookie: a=b", "a;b"])
 def test_invalid_header_names_are_left_out_of_the_reply(names: str) -> None:
-    assert (
-        "Access-Control-Allow-Headers"
-        not in AllowedPage(APP).preflight({"access-control-request-headers": names}).headers
-    )
-    answer = AllowedPage(APP).preflight({"access-control-request-headers": f"accept, {names},x-api-key"})
-    assert answer.headers["Access-Control-Allow-Headers"] == "accept, x-api-key"
+    assert "Access-Control-Allow-Headers" not in preflight(names).headers
+    assert preflight(f"accept, {names},x-api-key").headers["Access-Control-Allow-Headers"] == "accept, x-api-key"
 
 
 def test_a_preflight_is_an_options_request_with_a_requested_method() -> None:

@@ -105,34 +105,30 @@ def test_with_a_store_workflows_have_tasks_and_no_warning_is_logged(
 
 
 @pytest.mark.parametrize(
-    ("is_guarded", "links", "is_warned"), [(True, False, True), (True, True, False), (False, False, False)]
+    ("is_guarded", "options", "warned"),
+    [
+        (True, {}, ["cannot approve calls", "BATON_ALLOW_ANONYMOUS is on"]),
+        (True, {"approval_links": True}, ["BATON_ALLOW_ANONYMOUS is on"]),
+        (False, {}, ["BATON_ALLOW_ANONYMOUS is on"]),
+        (False, {"sam_local": True}, []),
+    ],
 )
-def test_the_first_request_warns_if_no_caller_can_approve(
+def test_the_first_request_warns_of_anonymous_callers_and_if_no_caller_can_approve(
     server: Server,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     is_guarded: bool,
-    links: bool,
-    is_warned: bool,
-) -> None:
-    monkeypatch.setattr("mcp_baton.aws._observe", lambda adapter, *_: adapter)
-    if is_guarded:
-        server.add_tool(lambda: None, name="pay", approval=Approval("refunds"))
-    settings = Settings(allow_anonymous=True, observed=True, approval_links=links)
-    handler(server, settings=settings)(post("ping"), FunctionContext())
-
-    assert any("cannot approve calls" in text for text in warnings(caplog)) == is_warned
-
-
-@pytest.mark.parametrize("sam_local", [False, True])
-def test_anonymous_access_is_logged_as_a_warning_when_deployed(
-    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, sam_local: bool
+    options: dict[str, Any],
+    warned: list[str],
 ) -> None:
     # Powertools would change the logging of the process.
     monkeypatch.setattr("mcp_baton.aws._observe", lambda adapter, *_: adapter)
-    settings = Settings(allow_anonymous=True, observed=True, sam_local=sam_local)
-    handler(server, settings=settings)(post("ping"), FunctionContext())
-    assert any("BATON_ALLOW_ANONYMOUS is on" in text for text in warnings(caplog)) == (not sam_local)
+    if is_guarded:
+        server.add_tool(lambda: None, name="pay", approval=Approval("refunds"))
+    handler(server, settings=Settings(allow_anonymous=True, observed=True, **options))(post("ping"), FunctionContext())
+
+    texts = [text for text in ("cannot approve calls", "BATON_ALLOW_ANONYMOUS is on") if text in caplog.text]
+    assert texts == warned
 
 
 def test_the_first_request_warns_of_a_misspelt_setting(
@@ -221,22 +217,23 @@ def test_a_server_with_plain_tools_makes_its_store_with_the_first_request_that_r
 
 
 @mock_aws
-def test_an_object_that_is_not_a_client_of_the_service_is_refused(server: Server) -> None:
-    resource: Any = boto3.resource("dynamodb", "eu-west-1")
-    wrong_client: Any = boto3.client("s3", "eu-west-1")
+def test_an_object_that_is_not_a_client_of_the_service_is_refused_and_so_are_a_store_and_a_client(
+    server: Server, table: Any
+) -> None:
     settings = Settings(table="tasks")
-    with pytest.raises(
-        TypeError, match=r"'dynamodb.ServiceResource'; a boto3 resource has its client at `.meta.client`"
-    ):
-        handler(server, settings=settings, dynamodb=resource)
-    with pytest.raises(TypeError, match=r"boto3.client\('dynamodb'\), and got 'S3'"):
-        handler(server, settings=settings, dynamodb=wrong_client)
-
-
-def test_a_store_and_a_client_cannot_both_be_given(server: Server, table: Any) -> None:
-    store = dynamodb_store("tasks", Settings(), lambda: table)
-    with pytest.raises(TypeError, match="pass either `store` or `dynamodb`"):
-        handler(server, settings=Settings(table="tasks"), store=store, dynamodb=table)
+    store = dynamodb_store("tasks", settings, lambda: table)
+    cases: list[tuple[Any, Any, str]] = [
+        (
+            boto3.resource("dynamodb", "eu-west-1"),
+            None,
+            r"'dynamodb.ServiceResource'; a boto3 resource has its client at `.meta.client`",
+        ),
+        (boto3.client("s3", "eu-west-1"), None, r"boto3.client\('dynamodb'\), and got 'S3'"),
+        (table, store, "pass either `store` or `dynamodb`"),
+    ]
+    for client, given_store, cause in cases:
+        with pytest.raises(TypeError, match=cause):
+            handler(server, settings=settings, dynamodb=client, store=given_store)
 
 
 def dispatcher_of(server: Server, **options: Any) -> Any:
@@ -246,9 +243,10 @@ def dispatcher_of(server: Server, **options: Any) -> Any:
     return endpoint.call_args.args[0].dispatcher
 
 
-def test_the_settings_determine_the_invoked_worker(server: Server) -> None:
+def test_the_settings_determine_the_invoked_worker_unless_a_dispatcher_is_given(server: Server) -> None:
+    settings, given = Settings(worker="baton-worker:live"), Mock()
     with patch("mcp_baton.aws.lambda_client") as connect:
-        dispatcher = dispatcher_of(server, settings=Settings(worker="baton-worker:live"))
+        dispatcher = dispatcher_of(server, settings=settings)
         assert connect.call_count == 0
         connect.return_value.invoke.return_value = {"StatusCode": 202}
         dispatcher.dispatch({"batonTask": {}})
@@ -257,11 +255,7 @@ def test_the_settings_determine_the_invoked_worker(server: Server) -> None:
         "InvocationType": "Event",
         "Payload": b'{"batonTask":{}}',
     }
-
-
-def test_a_given_dispatcher_replaces_that_of_the_settings(server: Server) -> None:
-    dispatcher = Mock()
-    assert dispatcher_of(server, settings=Settings(worker="baton-worker:live"), dispatcher=dispatcher) is dispatcher
+    assert dispatcher_of(server, settings=settings, dispatcher=given) is given
     assert dispatcher_of(server, settings=Settings()) is None
 
 
@@ -274,20 +268,14 @@ def test_the_settings_limit_the_lifetime_of_tasks(table: Any) -> None:
 
 @pytest.mark.usefixtures("credentials")
 @pytest.mark.parametrize(
-    ("make", "connect_s", "read_s", "attempts"),
-    [
-        (dynamodb_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, DYNAMODB_ATTEMPTS),
-        (secrets_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_AWS_ATTEMPTS),
-    ],
+    ("make", "attempts"), [(dynamodb_client, DYNAMODB_ATTEMPTS), (secrets_client, OTHER_AWS_ATTEMPTS)]
 )
-def test_a_hanging_service_leaves_time_within_the_write_reserve(
-    make: Callable[[], Any], connect_s: float, read_s: float, attempts: int
-) -> None:
+def test_a_hanging_service_leaves_time_within_the_write_reserve(make: Callable[[], Any], attempts: int) -> None:
     config = make().meta.config
-    assert (config.connect_timeout, config.read_timeout) == (connect_s, read_s)
+    assert (config.connect_timeout, config.read_timeout) == (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
     assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", attempts)
     assert config.tcp_keepalive is True
-    slowest_s = attempts * max(connect_s, read_s) + (attempts - 1) * MAX_BACKOFF_S
+    slowest_s = attempts * max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) + (attempts - 1) * MAX_BACKOFF_S
     assert slowest_s * 1000 < Settings().write_reserve_ms
 
 

@@ -1,5 +1,7 @@
 """The exact requests that each method sends to DynamoDB (docs/storage.md)."""
 
+from collections.abc import Callable
+
 import pytest
 
 from mcp_baton import Fetch, Server, ToolError, ToolStep, Workflow
@@ -80,15 +82,6 @@ def test_a_checkpoint_adds_one_update_and_a_run_that_is_not_durable_sends_nothin
     assert requests.take() == expected
 
 
-@pytest.mark.parametrize("tool", ["work", "fails"])
-def test_a_continuation_is_one_get_and_one_update(
-    make_client: MakeClient, requests: Requests, era: Era, tool: str
-) -> None:
-    client, task = paused_task(make_client, requests, era)
-    assert client.call_tool(tool, task=task).meta["recorded"] is True
-    assert requests.take() == ["GetItem", "UpdateItem"]
-
-
 def test_a_start_by_the_tool_is_one_update_more_and_a_call_with_the_task_id_is_not(
     make_client: MakeClient, requests: Requests, era: Era
 ) -> None:
@@ -111,34 +104,36 @@ def test_an_equal_call_later_is_one_get_and_one_update_more(
     assert requests.take() == ["UpdateItem", "GetItem", "UpdateItem", *RUN]
 
 
-def test_a_call_that_cannot_be_recorded_is_one_get(make_client: MakeClient, requests: Requests) -> None:
-    client, task = paused_task(make_client, requests)
-    client.call_tool("work", task=new_task_id(0))
-    client.as_owner("bob").call_tool("work", task=task)
-    assert requests.take() == ["GetItem", "GetItem"]
-    client.call_tool("work", task="no id at all")
-    assert requests.take() == []
+CALLS: dict[str, tuple[Callable[[Client, str], object], list[str]]] = {
+    "a continuation": (lambda client, task: client.call_tool("work", task=task), ["GetItem", "UpdateItem"]),
+    "a failed continuation": (lambda client, task: client.call_tool("fails", task=task), ["GetItem", "UpdateItem"]),
+    "a call for an unknown task": (lambda client, _: client.call_tool("work", task=new_task_id(0)), ["GetItem"]),
+    "a call for bob": (lambda client, task: client.as_owner("bob").call_tool("work", task=task), ["GetItem"]),
+    "a call with no task id": (lambda client, _: client.call_tool("work", task="no id at all"), []),
+    "a resume, which claims the task and ends the run": (
+        lambda client, task: client.get_prompt("paused", task=task),
+        ["UpdateItem", "UpdateItem"],
+    ),
+    "a resume by another workflow": (lambda client, task: client.get_prompt("done", task=task), ["UpdateItem"]),
+    "tasks/get": (lambda client, task: client.task("get", task), ["GetItem"]),
+    "tasks/result": (lambda client, task: client.in_era("2025").task("result", task), ["GetItem"]),
+    "tasks/update": (lambda client, task: client.in_era("2026").task("update", task, inputResponses={}), ["GetItem"]),
+    "tasks/cancel": (lambda client, task: client.task("cancel", task), ["UpdateItem"]),
+    "tasks/cancel with a result": (lambda client, task: client.task("cancel", task, result={}), ["UpdateItem"]),
+}
 
 
-def test_a_resume_is_one_update_that_claims_the_task_and_one_that_ends_the_run(
-    make_client: MakeClient, requests: Requests, era: Era
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_for_a_paused_task_sends_only_these_requests(
+    make_client: MakeClient, requests: Requests, era: Era, call: str
 ) -> None:
     client, task = paused_task(make_client, requests, era)
-    client.get_prompt("paused", task=task)
-    assert requests.take() == ["UpdateItem", "UpdateItem"]
-    client.call_tool("fails", task=task)
-    requests.take()
-    client.get_prompt("done", task=task)
-    assert requests.take() == ["UpdateItem"]
-
-
-def test_tasks_get_result_and_update_are_one_get(make_client: MakeClient, requests: Requests) -> None:
-    client, task = paused_task(make_client, requests)
-    client.task("get", task)
-    client.task("result", task)
-    client.in_era("2026").task("get", task)
-    client.in_era("2026").task("update", task, inputResponses={})
-    assert requests.take() == ["GetItem"] * 4
+    send, expected = CALLS[call]
+    send(client, task)
+    assert requests.take() == expected
+    if call == "tasks/cancel":
+        send(client, task)
+        assert requests.take() == expected, "a cancelled task"
 
 
 def test_each_action_of_the_page_is_one_request_and_complete_is_two(
@@ -158,20 +153,6 @@ def test_each_action_of_the_page_is_one_request_and_complete_is_two(
     assert act("show", task_id="no id at all") == []
     client.request("resources/read", {"uri": "ui://baton/tasks"})
     assert requests.take() == []
-
-
-def test_tasks_cancel_is_one_update_for_open_and_ended_tasks(
-    make_client: MakeClient, requests: Requests, era: Era
-) -> None:
-    client, task = paused_task(make_client, requests, era)
-    client.task("cancel", task)
-    assert requests.take() == ["UpdateItem"]
-    client.task("cancel", task)
-    assert requests.take() == ["UpdateItem"]
-    task = client.get_prompt("paused").task_id
-    requests.take()
-    client.task("cancel", task, result={})
-    assert requests.take() == ["UpdateItem"]
 
 
 def test_a_task_limit_adds_a_read_and_a_write_to_a_creation_and_a_write_to_an_end(

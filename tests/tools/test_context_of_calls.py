@@ -58,8 +58,6 @@ def test_a_question_without_a_key_keeps_its_key_over_the_rounds_and_has_another_
 
 @pytest.mark.parametrize("in_one_ask", [False, True])
 def test_a_key_with_two_different_questions_in_one_call_is_refused_by_name(era: Era, in_one_ask: bool) -> None:
-    errors: list[str] = []
-
     def tool(ctx: Context) -> str:
         try:
             if in_one_ask:
@@ -68,14 +66,12 @@ def test_a_key_with_two_different_questions_in_one_call_is_refused_by_name(era: 
                 ctx.elicit("Who?", FORM, key="who")
                 ctx.elicit("Where?", FORM, key="who")
         except ValueError as error:
-            errors.append(str(error))
+            return str(error)
         return "done"
 
     with connect(with_tool(tool), era=era) as client:
         client.answers({"who": {"name": "Kim"}})
-        client.call_tool("tool")
-    assert len(errors) == 1
-    assert "'who'" in errors[0]
+        assert "'who'" in client.call_tool("tool").text
 
 
 def test_a_url_question_has_an_elicitation_id_up_to_2025_11_25(make_client: MakeClient, submit: Submit) -> None:
@@ -129,7 +125,10 @@ def library() -> Server:
 def add_readers(server: Server) -> None:
     @server.tool
     def read(uri: str, ctx: Context) -> list[Any]:
-        (item,) = ctx.read_resource(uri)
+        try:
+            (item,) = ctx.read_resource(uri)
+        except (KeyError, ToolError, ProtocolError) as error:
+            return [f"{type(error).__name__}: {error}"]
         return [item.uri, item.mime_type, repr(item.content)]
 
     @server.tool
@@ -143,13 +142,6 @@ def add_readers(server: Server) -> None:
             return repr(ctx.read_resource(uri)[0].content)
         except TypeError as error:
             raise ToolError(str(error)) from error
-
-    @server.tool
-    def read_errors(uri: str, ctx: Context) -> str:
-        try:
-            return str(ctx.read_resource(uri))
-        except (KeyError, ToolError, ProtocolError) as error:
-            return f"{type(error).__name__}: {error}"
 
 
 @pytest.mark.parametrize("tool", ["read", "read_awaited"])
@@ -170,8 +162,7 @@ def test_an_asynchronous_tool_must_await_an_asynchronous_resource() -> None:
     with connect(library()) as client:
         assert client.call_tool("read_at_once", {"uri": "docs://a"}).value == "'# a'"
         result = client.call_tool("read_at_once", {"uri": "logo://mine"})
-        assert result.is_error
-        assert "await" in result.text
+        assert (result.is_error, "await" in result.text) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +175,7 @@ def test_an_asynchronous_tool_must_await_an_asynchronous_resource() -> None:
 )
 def test_a_resource_that_cannot_be_read_raises_in_the_tool(uri: str, error: str) -> None:
     with connect(library()) as client:
-        assert str(client.call_tool("read_errors", {"uri": uri}).value).startswith(error)
+        assert client.call_tool("read", {"uri": uri}).value[0].startswith(error)
 
 
 def test_a_resource_that_a_tool_reads_may_ask_the_client(era: Era) -> None:

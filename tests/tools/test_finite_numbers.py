@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Json
 
-from mcp_baton import Approval, Context, Server, ask_model, step
+from mcp_baton import Context, Server, ask_model, step
 from mcp_baton.exceptions import BatonError
 from mcp_baton.testing import Connect
 
@@ -40,23 +40,42 @@ class Typed(TypedDict):
 
 
 NUMBERS: list[tuple[Any, Any, str]] = [
-    (float, "{}", "value"),
-    (float | None, "{}", "value"),
-    (Annotated[float, "The amount"], "{}", "value"),
-    (Annotated[Decimal, Field(allow_inf_nan=True)], "{}", "value"),
-    (complex, "{}", "value"),
-    (Annotated[str, AfterValidator(float)], "{}", "value"),
-    (list[float], ["1", "{}"], "value.1"),
-    (tuple[str, float], ["{}", "{}"], "value.1"),
-    (set[float], ["{}"], "value.0"),
-    (dict[str, float], {"a": "{}"}, "value.a"),
-    (dict[float, int], {"{}": 1}, "value"),
-    (Iterable[float], ["{}"], "value.0"),
-    (Model, {"amount": "{}"}, "value.amount"),
-    (Model, {"tree": [{"amounts": [1, "{}"]}]}, "value.tree.0.amounts.1"),
-    (Hidden, {"key": "{}"}, "value.key"),
-    (Hidden, {"key": 1, "amount": "{}"}, "value.amount"),
-    (list[Typed] | None, [{"amount": "{}"}], "value.0.amount"),
+    (float, "{}", "value: "),
+    (float | None, "{}", "value: "),
+    (Annotated[float, "The amount"], "{}", "value: "),
+    (Annotated[Decimal, Field(allow_inf_nan=True)], "{}", "value: "),
+    (complex, "{}", "value: "),
+    (Annotated[str, AfterValidator(float)], "{}", "value: "),
+    (list[float], ["1", "{}"], "value.1: "),
+    (tuple[str, float], ["{}", "{}"], "value.1: "),
+    (set[float], ["{}"], "value.0: "),
+    (dict[str, float], {"a": "{}"}, "value.a: "),
+    (dict[float, int], {"{}": 1}, "value: "),
+    (Iterable[float], ["{}"], "value.0: "),
+    (Model, {"amount": "{}"}, "value.amount: "),
+    (Model, {"tree": [{"amounts": [1, "{}"]}]}, "value.tree.0.amounts.1: "),
+    (Hidden, {"key": "{}"}, "value.key: "),
+    (Hidden, {"key": 1, "amount": "{}"}, "value.amount: "),
+    (list[Typed] | None, [{"amount": "{}"}], "value.0.amount: "),
+    # texts that pydantic or the type itself converts
+    (
+        float,
+        "n_an",
+        "value: Input should be a finite number",
+    ),  # pydantic reads a number with underscores between its characters
+    (list[Decimal], ["in_f"], "value.0: Input should be a finite number"),
+    (complex, "nan+1j", "value: Input should be a finite number"),
+    (dict[str, list[complex]], {"a": ["1+infj"]}, "value.a.0: Input should be a finite number"),
+    (dict[complex, int], {"infj": 1}, "value: Input should be a finite number"),
+    (set[complex], ["nanj"], "value: Input should be a finite number"),
+    (Annotated[list[float], Json], '[1, "nan"]', "value: Input should be a finite number"),
+    (Annotated[Any, Json], "[NaN]", "value: Input should be a finite number"),
+    (list[Annotated[Any, Json]], ['{"a": 1e999}'], "value.0: Input should be a finite number"),
+    (
+        Annotated[float, BeforeValidator(methodcaller("removesuffix", " EUR"))],
+        "nan EUR",
+        "value: Input should be a finite number",
+    ),
 ]
 
 
@@ -68,11 +87,8 @@ def filled(template: Any, text: str) -> Any:
     return text if template == "{}" else template
 
 
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize(("annotation", "template", "field"), NUMBERS, ids=str)
-def test_a_tool_gets_no_number_that_is_not_finite(
-    baton: Connect, annotation: Any, template: Any, field: str, text: str
-) -> None:
+@pytest.mark.parametrize(("annotation", "template", "error"), NUMBERS, ids=lambda part: str(part)[:40])
+def test_a_tool_gets_no_number_that_is_not_finite(baton: Connect, annotation: Any, template: Any, error: str) -> None:
     server, values = Server("bank"), list[Any]()
 
     def pay(value: Any) -> str:
@@ -81,40 +97,12 @@ def test_a_tool_gets_no_number_that_is_not_finite(
 
     pay.__annotations__["value"] = annotation
     server.add_tool(pay)
-    result = baton(server).call_tool("pay", {"value": filled(template, text)})
+    client = baton(server)
 
-    assert (result.is_error, values) == (True, [])
-    assert f"{field}: " in result.text
-
-
-OTHER_TEXTS: list[tuple[Any, Any, str]] = [
-    (float, "n_an", "value"),  # pydantic reads a number with underscores between its characters
-    (list[Decimal], ["in_f"], "value.0"),
-    (complex, "nan+1j", "value"),
-    (dict[str, list[complex]], {"a": ["1+infj"]}, "value.a.0"),
-    (dict[complex, int], {"infj": 1}, "value"),
-    (set[complex], ["nanj"], "value"),
-    (Annotated[list[float], Json], '[1, "nan"]', "value"),
-    (Annotated[Any, Json], "[NaN]", "value"),
-    (list[Annotated[Any, Json]], ['{"a": 1e999}'], "value.0"),
-    (Annotated[float, BeforeValidator(methodcaller("removesuffix", " EUR"))], "nan EUR", "value"),
-]
-
-
-@pytest.mark.parametrize(("annotation", "sent", "field"), OTHER_TEXTS, ids=lambda part: str(part)[:40])
-def test_a_tool_gets_no_such_number_from_another_text(baton: Connect, annotation: Any, sent: Any, field: str) -> None:
-    server, values = Server("bank"), list[Any]()
-
-    def pay(value: Any) -> str:
-        values.append(value)
-        return "paid"
-
-    pay.__annotations__["value"] = annotation
-    server.add_tool(pay)
-    result = baton(server).call_tool("pay", {"value": sent})
-
-    assert (result.is_error, values) == (True, [])
-    assert f"{field}: {NOT_FINITE}" in result.text
+    for text in TEXTS:
+        result = client.call_tool("pay", {"value": filled(template, text)})
+        assert (result.is_error, values) == (True, []), text
+        assert error in result.text
 
 
 @dataclass
@@ -150,20 +138,6 @@ def test_the_same_text_is_accepted_where_texts_are_valid(baton: Connect, annotat
 
     assert not baton(server).call_tool("greet", {"value": sent}).is_error
     assert values == [sent]
-
-
-def test_no_text_passes_the_condition_of_an_approval(baton: Connect) -> None:
-    server, values = Server("bank"), list[float]()
-
-    @server.tool(approval=Approval("refunds", when=lambda amount, **_: amount > 100))
-    def pay(amount: float) -> None:
-        values.append(amount)
-
-    client = baton(server)
-    for text in (*TEXTS, "101", "1e3"):
-        assert client.call_tool("pay", {"amount": text}).is_error
-
-    assert values == []
 
 
 def shop() -> Server:

@@ -27,7 +27,7 @@ from mcp_baton import (
     prompt_arg,
 )
 from mcp_baton.settings import Settings
-from mcp_baton.testing import connect
+from mcp_baton.testing import Client, connect
 from mcp_baton.tools.running import dependencies
 from tests.support.client import BOUND_S
 
@@ -111,44 +111,51 @@ def server_of(log: Log, *, is_async: bool) -> Server:
     return server
 
 
+@contextlib.contextmanager
+def asked(function: Callable[..., object]) -> Iterator[Client]:
+    """Return a client of a server whose tool `ask` is this function."""
+    server = Server("shop")
+    server.add_tool(function, name="ask")
+    with connect(server, settings=Settings(write_reserve_ms=0)) as client:
+        yield client
+
+
 def server_with(*factories: Callable[..., object], **options: Any) -> Server:
     """Return a server whose tool `ask` depends on these factories and returns the value of the last one."""
-    server = Server("shop")
     first, last = Depends(factories[0], **options), Depends(factories[-1], **options)
 
     def ask(other_value: Any = first, value: Any = last) -> Any:
         return value
 
+    server = Server("shop")
     server.add_tool(ask, name="ask")
     return server
 
 
-CLOSED = ["close manager", "close async generator", "close generator"]
-OPENED = ["open generator", "open async generator", "make plain", "open manager"]
+OPENED = ["open generator", "open async generator", "make plain", "open manager", "run"]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_dependencies_of_every_kind_are_passed_and_closed_in_reverse_order_before_the_answer(is_async: bool) -> None:
+@pytest.mark.parametrize(
+    ("order_id", "closed"),
+    [
+        ("A-17", ["close manager", "close async generator", "close generator"]),
+        # The manager has no `finally`, so the code after its `yield` does not run.
+        ("bad", ["close async generator", "roll back: no such order", "close generator"]),
+    ],
+)
+def test_dependencies_of_every_kind_are_passed_and_closed_in_reverse_order_before_the_answer(
+    is_async: bool, order_id: str, closed: list[str]
+) -> None:
     log = Log()
     with connect(server_of(log, is_async=is_async)) as client:
-        result = client.call_tool("refund", {"order_id": "A-17"})
+        result = client.call_tool("refund", {"order_id": order_id})
 
-        assert result.value == ["generator", "async generator", "coroutine", "plain", "manager", "Database"]
-        assert log.events == [*OPENED, "run", *CLOSED]
+        values = ["generator", "async generator", "coroutine", "plain", "manager", "Database"]
+        assert result.text == "no such order" if result.is_error else result.value == values
+        assert (result.is_error, log.events) == (order_id == "bad", [*OPENED, *closed])
         [tool] = client.list_tools()
         assert list(tool["inputSchema"]["properties"]) == ["order_id"]
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_an_error_reaches_the_open_dependencies_and_the_client(is_async: bool) -> None:
-    log = Log()
-    with connect(server_of(log, is_async=is_async)) as client:
-        result = client.call_tool("refund", {"order_id": "bad"})
-
-    assert (result.is_error, result.text) == (True, "no such order")
-    # The manager has no `finally`, so the code after its `yield` does not run.
-    closed = ["close async generator", "roll back: no such order", "close generator"]
-    assert log.events == [*OPENED, "run", *closed]
 
 
 def test_each_call_makes_one_instance_and_factories_can_use_the_context_and_other_factories() -> None:
@@ -263,13 +270,10 @@ def test_a_manager_that_swallows_errors_does_not_change_the_result() -> None:
         with contextlib.suppress(ToolError):
             yield "value"
 
-    server = Server("shop")
-
-    @server.tool
     def ask(value: Annotated[str, Depends(swallowing)]) -> None:
         raise ToolError("declined")
 
-    with connect(server) as client:
+    with asked(ask) as client:
         assert client.call_tool("ask").text == "declined"
 
 
@@ -283,16 +287,13 @@ def test_dependencies_of_an_abandoned_tool_are_closed_when_it_ends(is_async: boo
         finally:
             closed.set()
 
-    server = Server("shop")
-
     def plain(db: str = Depends(database)) -> None:
         release.wait(BOUND_S)
 
     async def asynchronous(db: str = Depends(database)) -> None:
         await asyncio.sleep(BOUND_S)
 
-    server.add_tool(asynchronous if is_async else plain, name="ask")
-    with connect(server, settings=Settings(write_reserve_ms=0)) as client:
+    with asked(asynchronous if is_async else plain) as client:
         client.remaining_s(0.3)
         assert client.call_tool("ask").text.startswith("timed out: ")
         release.set()
@@ -309,13 +310,10 @@ def test_a_tool_does_not_start_if_its_dependencies_used_all_the_time() -> None:
         finally:
             closed.set()
 
-    server = Server("shop")
-
-    @server.tool
     def ask(db: Annotated[str, Depends(slow)]) -> None:
         tool_ran.set()
 
-    with connect(server, settings=Settings(write_reserve_ms=0)) as client:
+    with asked(ask) as client:
         client.remaining_s(0.3)
         assert client.call_tool("ask").text == (
             f"not started: the time for this request was over: its dependency {slow.__qualname__!r} was not ready. "
@@ -524,36 +522,28 @@ def test_calls_that_wait_for_a_hanging_factory_fail_together() -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_factory_that_hangs_in_ten_calls_is_not_called_again_until_one_of_them_ends(is_async: bool) -> None:
+@pytest.mark.parametrize("for_ever", [False, True])
+def test_a_factory_that_hangs_in_ten_calls_is_called_again_after_one_of_them_ends_or_after_a_while(
+    is_async: bool, for_ever: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hang = Hang()
     with connect(hang.server(hang.plain, is_async=is_async, timeout_s=0.001)) as client:
         texts = (client.call_tool("ask").text for _ in range(1_000))
         # An attempt that times out before its thread has started does not count as hanging.
         refusal = next(text for text in texts if "was not ready" not in text)
         assert refusal.startswith("the dependency 'Hang.plain' cannot be made: 10 attempts at it hang.")
+        assert "The server tries again 60 s after the last attempt." in refusal
         assert [hang.started.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
         assert not hang.started.acquire(blocking=False)
         hang.hangs = False
+        assert next(texts) == refusal
+        if for_ever:
+            monkeypatch.setattr(dependencies, "HANGING_RETRY_S", 0.0)  # the while is over
+            assert "db" in texts
         hang.release_event.set()
         for _ in range(10):
             assert hang.closed.acquire(timeout=BOUND_S)
         assert "db" in texts
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_factory_of_which_ten_calls_hang_for_ever_is_called_again_after_a_while(
-    is_async: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hang = Hang()
-    with connect(hang.server(hang.plain, is_async=is_async, timeout_s=0.001)) as client:
-        texts = (client.call_tool("ask").text for _ in range(1_000))
-        refusal = next(text for text in texts if "was not ready" not in text)
-        assert "The server tries again 60 s after the last attempt." in refusal
-        hang.hangs = False
-        assert next(texts) == refusal
-        monkeypatch.setattr(dependencies, "HANGING_RETRY_S", 0.0)  # the while is over
-        assert "db" in texts
-        hang.release_event.set()
 
 
 def test_a_factory_that_cannot_be_stopped_is_called_again_by_the_call_after_the_one_that_waited() -> None:
@@ -570,13 +560,12 @@ def test_a_factory_that_cannot_be_stopped_is_called_again_by_the_call_after_the_
                     await asyncio.shield(released)
         return value
 
-    dependency, server = Depends(database, scope="process", timeout_s=0.1), Server("shop")
+    dependency = Depends(database, scope="process", timeout_s=0.1)
 
-    @server.tool
     async def ask(db: str = dependency) -> str:
         return db
 
-    with connect(server) as client, ThreadPoolExecutor(1) as pool:
+    with asked(ask) as client, ThreadPoolExecutor(1) as pool:
         first = pool.submit(client.call_tool, "ask")
         released = first_attempts.get(timeout=BOUND_S)
         assert "was not ready" in client.call_tool("ask").text
@@ -597,14 +586,13 @@ def test_a_plain_function_sees_the_context_variables_that_its_async_dependency_h
     async def caller_until_the_end() -> AsyncIterator[str]:
         yield await caller()
 
-    dependency, server = Depends(caller_until_the_end if is_generator else caller), Server("shop")
+    dependency = Depends(caller_until_the_end if is_generator else caller)
 
-    @server.tool
     def read(_: str = dependency) -> str:
         return who.get()
 
-    with connect(server) as client:
-        assert client.call_tool("read").text == "kim"
+    with asked(read) as client:
+        assert client.call_tool("ask").text == "kim"
     assert who.get() == "nobody"
 
 
@@ -612,13 +600,12 @@ def test_a_plain_factory_that_needs_the_event_loop_is_called_on_it() -> None:
     def loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    dependency, server = Depends(loop, scope="process"), Server("shop")
+    dependency = Depends(loop, scope="process")
 
-    @server.tool
     async def ask(its_loop: Any = dependency) -> bool:
         return its_loop is asyncio.get_running_loop()
 
-    with connect(server) as client:
+    with asked(ask) as client:
         assert client.call_tool("ask").value is True
 
 

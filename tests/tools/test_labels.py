@@ -11,17 +11,13 @@ from mcp_baton.tools.prompt import definition_of_prompt
 
 ICON: dict[str, Json] = {"src": "https://example.com/a.png", "mimeType": "image/png", "sizes": ["48x48"]}
 HINTS: dict[str, Json] = {"readOnlyHint": True}
-ALL = Labels("A", "It.", [ICON], HINTS, {"example.com/a": 1})
-
-
-def test_labels_have_the_protocols_names() -> None:
-    assert ALL.to_json() == {
-        "title": "A",
-        "description": "It.",
-        "icons": [ICON],
-        "annotations": {"readOnlyHint": True},
-        "_meta": {"example.com/a": 1},
-    }
+SHOWN: dict[str, Any] = {
+    "title": "A",
+    "description": "It.",
+    "icons": [ICON],
+    "annotations": HINTS,
+    "_meta": {"example.com/a": 1},
+}
 
 
 def test_missing_labels_are_left_out_and_false_hints_are_kept() -> None:
@@ -42,7 +38,7 @@ def test_a_given_description_replaces_the_docstring(description: str | None, sho
 
 def test_tools_resources_and_prompts_show_their_labels() -> None:
     server = Server("s")
-    labels: dict[str, Any] = {"title": "A", "description": "It.", "icons": [ICON], "meta": ALL.meta}
+    labels: dict[str, Any] = {"title": "A", "description": "It.", "icons": [ICON], "meta": SHOWN["_meta"]}
 
     @server.tool(**labels, annotations=HINTS)
     @server.resource("docs://a", **labels, annotations=HINTS, mime_type="text/plain")
@@ -56,14 +52,14 @@ def test_tools_resources_and_prompts_show_their_labels() -> None:
         return name
 
     tool, prompt = server.tools["page"].definition, server.prompts["page"]
-    assert tool == {"name": "page", **ALL.to_json(), "inputSchema": tool["inputSchema"]}
+    assert tool == {"name": "page", **SHOWN, "inputSchema": tool["inputSchema"]}
     assert [resource.definition for resource in server.resources.values()] == [
-        {"uri": "docs://a", "name": "page", **ALL.to_json(), "mimeType": "text/plain"},
+        {"uri": "docs://a", "name": "page", **SHOWN, "mimeType": "text/plain"},
         {"uriTemplate": "docs://all/{name}", "name": "pages", "description": "The docstring of the function."},
     ]
     assert definition_of_prompt("page", prompt.labels, prompt.arguments) == {
         "name": "page",
-        **{name: value for name, value in ALL.to_json().items() if name != "annotations"},
+        **{name: value for name, value in SHOWN.items() if name != "annotations"},
         "arguments": [],
     }
 

@@ -9,8 +9,8 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel, Field, create_model
 
-from mcp_baton import Header, Server
-from mcp_baton.protocol.json import JsonObject, json_size
+from mcp_baton import Header
+from mcp_baton.protocol.json import json_size
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.param_headers import mirrored
 from mcp_baton.tools.published_schema import MAX_INLINED_SCHEMA_BYTES, optional
@@ -207,13 +207,6 @@ def test_a_schema_of_more_than_20_kb_keeps_its_references() -> None:
     assert schema["$defs"].keys() == {"Line", "Colour", *(f"Level{number}" for number in range(12))}
     assert json_size(schema) < MAX_INLINED_SCHEMA_BYTES
     assert not keywords(schema) & {"additionalProperties=True", "additionalProperties=False"}
-
-
-def test_a_schema_of_the_author_is_published_as_it_is() -> None:
-    own: JsonObject = {"type": "object", "additionalProperties": False, "properties": {"a": {"type": "string"}}}
-    server = Server("s")
-    server.tool(name="do", input_schema=own)(lambda a="": a)
-    assert server.tools["do"].definition["inputSchema"] == own
 
 
 def test_null_for_an_optional_field_counts_as_left_out() -> None:

@@ -33,7 +33,7 @@ from mcp_baton.telemetry import ABANDONED_THREADS, SILENT, Collector, Telemetry
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.tools.prompt import Prompt, messages_of
-from mcp_baton.tools.resource import Resource, find_in
+from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.running.runner import CallOptions, bound_prompt
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.direct_calls import call_alone, outcome_alone
@@ -136,17 +136,6 @@ def test_a_tool_gets_its_context_and_its_tasks_variables() -> None:
 
     assert outcome == Succeeded(["kim", "r-1"])
     assert variables.changed == {"seen": "x"}
-
-
-def test_a_notification_that_is_not_json_is_an_error_of_the_tool() -> None:
-    message: Any = object()
-
-    def do(ctx: Context) -> None:
-        ctx.report_progress(1, message=message)
-
-    outcome = outcome_of(do)
-
-    assert isinstance(outcome, Failed)
 
 
 def test_the_write_reserve_is_subtracted_from_the_time_left() -> None:
@@ -275,16 +264,6 @@ def test_the_progress_of_a_run_only_increases(server: Server) -> None:
     assert {1, 2, 3} <= set(line.progress)
     assert len(line.progress) > 6
     assert max(line.progress) < 4
-
-
-def test_a_resource_with_the_exact_uri_is_found_before_a_template(server: Server) -> None:
-    faq, shoes = find_in(server.full_view.resources, "docs://faq"), find_in(server.full_view.resources, "docs://shoes")
-
-    assert faq is not None
-    assert (faq[0].uri, faq[1]) == ("docs://faq", {})
-    assert shoes is not None
-    assert (shoes[0].uri, shoes[1]) == ("docs://{topic}", {"topic": "shoes"})
-    assert find_in(server.full_view.resources, "other://x") is None
 
 
 def test_no_step_starts_near_the_end_of_the_functions_time(server: Server) -> None:

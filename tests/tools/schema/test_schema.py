@@ -421,13 +421,8 @@ def test_json_text_in_place_of_a_list_or_an_object_is_an_error_that_says_so(kind
     for function, value, field in ((plain, text, "value"), (nested, {"a": text}, "value.a")):
         with pytest.raises(InvalidArguments, match=rf"^{field}.*It is JSON text: {hint}, without quotation marks"):
             tool(function).input.bind({"value": value})
-
-
-def test_another_text_in_place_of_a_list_has_no_such_hint() -> None:
-    def function(value: list[str]) -> None: ...
-
     with pytest.raises(InvalidArguments) as error_info:
-        tool(function).input.bind({"value": "a, b"})
+        tool(plain).input.bind({"value": "a, b"})
     assert "JSON text" not in str(error_info.value)
 
 
