@@ -5,19 +5,22 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain, repeat
 from threading import Event, Semaphore
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Context, Server, ToolStep, Workflow
+from mcp_baton import Context, Depends, Fetch, ListStep, Server, ToolStep, Workflow, constant, item
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.http import ClientGone
+from mcp_baton.workflow.steps.step import Step
+from tests.support.background import Background
 from tests.support.client import BOUND_S, Answer, Client, Clock, Sink, Table, begin
 from tests.support.handler import MakeClient, Submit
 
 RESERVE_MS = 5_000
-LISTENING = {"progressToken": "t"}
+LISTENING = {"progressToken": "t", "io.modelcontextprotocol/logLevel": "debug"}
 
 
 class DisconnectedSink(Sink):
@@ -405,18 +408,122 @@ def test_a_tool_is_not_started_when_the_time_is_over(make_client: MakeClient, is
     assert calls == ["work"]
 
 
-def test_a_tool_is_not_started_if_its_resources_took_all_the_time(make_client: MakeClient) -> None:
-    server, clock = Server("s"), Clock()
+class SlowDependency:
+    """A tool, `work`, and its dependency, whose first use for `slow` takes all the time of its invocation.
 
-    @server.resource("docs://slow")
-    def docs() -> str:
-        clock.ms = RESERVE_MS
-        return "at last"
+    Attributes:
+        calls: The elements or steps for which the tool ran.
+    """
 
-    @server.tool
-    def work() -> None:
-        raise AssertionError("it must not be called")
+    def __init__(self, slow: str = "") -> None:
+        self.clock, self.release, self.slow, self.calls = Clock(), Event(), slow, list[str]()
+        self.server = Server("s")
 
-    steps = [ToolStep("slow", tool="work", resources=["docs://slow"])]
-    server.add_workflow(Workflow(name="flow", description="work", steps=steps))
-    assert make_client(server, remaining_ms=clock).get_prompt("flow").statuses == ["failed"]
+        def connect(ctx: Context) -> None:
+            if self.slow in self.calls:
+                self.slow, self.clock.ms = "", RESERVE_MS
+                ctx.log("slow")  # a message makes the request's thread check the clock
+                self.release.wait(BOUND_S)
+
+        @self.server.resource("docs://{page}")
+        def docs(page: str) -> str:
+            self.clock.ms = RESERVE_MS if page == "slow" and self.clock.ms == 30_000 else self.clock.ms
+            return page
+
+        @self.server.tool
+        def work(name: str, db: Annotated[None, Depends(connect)]) -> str:
+            self.calls.append(name)
+            return name
+
+    def add(self, *steps: Step, **options: Any) -> None:
+        self.server.add_workflow(Workflow(name="flow", description="work", steps=steps, **options))
+
+
+def work_step(name: str, **options: Any) -> ToolStep:
+    return ToolStep(name, tool="work", arguments={"name": constant(name)}, **options)
+
+
+def list_step(elements: str, **options: Any) -> ListStep:
+    return ListStep("slow", tool="work", each=constant(list(elements)), arguments={"name": item()}, **options)
+
+
+PAGES = ["docs://slow", "docs://fast"]
+NOT_STARTED_STEPS: dict[str, tuple[list[Step], int, list[str]]] = {
+    "after a slow dependency": ([work_step("a"), work_step("slow")], 1, ["a", "slow"]),
+    "after slow resources": ([work_step("slow", resources=PAGES[:1])], 1, ["slow"]),
+    "before the last resource": ([work_step("slow", resources=PAGES)], 1, ["slow"]),
+    "resources only": ([Fetch("slow", resources=PAGES)], 1, []),
+    "in a list": ([list_step("ab")], 1, ["a", "b"]),
+    "in a parallel list": ([list_step("abc", parallel=2)], 1, ["a", "b", "c"]),
+    "of two parallel steps": ([work_step("a"), work_step("slow", after=["a"])], 2, ["a", "slow"]),
+}
+
+
+@pytest.mark.parametrize(("steps", "parallel", "calls"), NOT_STARTED_STEPS.values(), ids=NOT_STARTED_STEPS)
+def test_a_step_whose_call_did_not_start_in_time_stays_pending_and_a_resume_makes_the_call(
+    make_client: MakeClient, steps: Sequence[Step], parallel: int, calls: list[str]
+) -> None:
+    slow = SlowDependency("a")
+    slow.add(*steps, parallel=parallel)
+    client = make_client(slow.server, remaining_ms=slow.clock)
+    answer = client.get_prompt("flow", meta=LISTENING)
+    assert answer.meta["pause_reason"]["type"] == "deadlineExceeded"
+    assert answer.statuses[-1] == "pending"
+    slow.clock.ms = 30_001
+    assert client.get_prompt("flow", task=answer.task_id).meta["task_status"] == "completed"
+    assert sorted(slow.calls) == calls
+    slow.release.set()
+
+
+def test_a_workflow_in_the_background_makes_a_call_that_did_not_start_in_time_in_its_next_invocation(
+    table: Table,
+) -> None:
+    slow = SlowDependency("a")
+    slow.add(work_step("a"), work_step("slow"), background=True)
+    jobs = Background(slow.server, table)
+    call_task = jobs.begin("flow")
+    assert jobs.work(remaining_ms=slow.clock) == "handed over"
+    slow.clock.ms = 30_000
+    assert jobs.work(remaining_ms=slow.clock) == "completed"
+    assert (jobs.client().task("get", call_task).result["status"], slow.calls) == ("completed", ["a", "slow"])
+    slow.release.set()
+
+
+def test_a_worker_is_not_invoked_again_and_again_for_a_call_that_never_starts(table: Table) -> None:
+    slow = SlowDependency("a")
+    slow.add(work_step("slow"), background=True)
+    slow.calls.append("a")
+    jobs = Background(slow.server, table)
+    call_task = jobs.begin("flow")
+    assert jobs.work(remaining_ms=slow.clock) == "completed"
+    result = jobs.client().task("get", call_task).result["result"]
+    assert (result["structuredContent"]["pause_reason"]["type"], jobs.queue.events) == ("deadlineExceeded", [])
+    slow.release.set()
+
+
+def test_a_continuation_that_did_not_start_in_time_is_not_recorded_as_failed(make_client: MakeClient) -> None:
+    slow = SlowDependency("a")
+    slow.add(work_step("slow"))
+    client = make_client(slow.server, remaining_ms=slow.clock)
+    task = begin(client, slow.clock)
+    slow.calls.append("a")
+    answer = client.call_tool("work", {"name": "slow"}, task=task, meta=LISTENING)
+    assert answer.result["content"][0]["text"].startswith("not started: the time for this request was over: its depend")
+    assert (answer.meta["recorded"], answer.meta["next"][0]["tool"]) == (False, "flow")
+    slow.clock.ms = 30_000
+    assert client.get_prompt("flow", task=task).statuses == ["completed"]
+    slow.release.set()
+
+
+def test_a_step_fails_and_names_the_function_that_blocks_the_event_loop(make_client: MakeClient) -> None:
+    tools = Blocking()
+    one_step(tools.server, "wait")
+    with ThreadPoolExecutor(1) as pool:
+        block_call = pool.submit(make_client(tools.server).call_tool, "block")
+        assert tools.blocked.wait(BOUND_S)
+        remaining_times = chain(repeat(30_000, 3), repeat(RESERVE_MS))
+        answer = make_client(tools.server, remaining_ms=lambda: next(remaining_times)).get_prompt("flow")
+        tools.released.set()
+        block_call.result(BOUND_S)
+    assert answer.statuses == ["failed", "pending"]
+    assert BLOCKER in answer.meta["pause_reason"]["error"]

@@ -98,10 +98,9 @@ class UsedApproval(Struct, frozen=True):
         step, is_clean = self.call.step, False
         if step is not None and failed.kind is Failure.RAISED and not (failed.asks_client or failed.is_final):
             is_clean = step.may_repeat(failed.cause)
-        started = failed.kind is not Failure.NOT_STARTED
         try:
-            if is_clean or not started:
-                self.approvals.free(self.record, started=started)
+            if is_clean or not failed.was_made:
+                self.approvals.free(self.record, started=failed.was_made)
         except StoreError:
             logger.warning("approval %s: it cannot be used again", self.record.approval_id, exc_info=True)
         if self.call.is_item:

@@ -27,12 +27,15 @@ class Failure(StrEnum):
     Attributes:
         INVALID: Its arguments or its value do not match its signature.
         TIMED_OUT: It was abandoned. It may still have an effect.
+        NOT_STARTED: It was not made, and the same call would not be made either.
+        OUT_OF_TIME: It was not made because the time was over. A step of a workflow stays open.
     """
 
     RAISED = "raised"
     INVALID = "invalid"
     TIMED_OUT = "timed out"
     NOT_STARTED = "not started"
+    OUT_OF_TIME = "out of time"
 
 
 class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
@@ -56,6 +59,11 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
     def __eq__(self, other: object) -> bool:
         """Whether the client sees the same."""
         return isinstance(other, Failed) and (self.error, self.asks_client) == (other.error, other.asks_client)
+
+    @property
+    def was_made(self) -> bool:
+        """Whether the tool was called."""
+        return self.kind not in (Failure.NOT_STARTED, Failure.OUT_OF_TIME)
 
     @property
     def is_final(self) -> bool:
@@ -105,6 +113,6 @@ class FetchedResource(Struct, frozen=True):
 class ResourceUnavailable(Exception):
     """A resource could not be fetched."""
 
-    def __init__(self, reason: str, error_id: str | None = None) -> None:
+    def __init__(self, reason: str, error_id: str | None = None, kind: Failure = Failure.RAISED) -> None:
         super().__init__(reason)
-        self.error_id = error_id
+        self.error_id, self.kind = error_id, kind

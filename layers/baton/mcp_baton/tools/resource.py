@@ -251,7 +251,7 @@ def contents_of_outcome(uri: str, outcome: FetchedResource | Mismatch | Failed) 
         case Mismatch() as mismatch:
             raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")
         case Failed(error) as failure:
-            raise ResourceUnavailable(error, failure.error_id)
+            raise ResourceUnavailable(error, failure.error_id, failure.kind)
         case contents:
             return contents
 

@@ -1,6 +1,7 @@
 """The attempts of one call: a failed tool is called again as its step says (docs/workflows.md, Trying again)."""
 
 from collections.abc import Callable
+from typing import TypeGuard
 
 from msgspec import structs
 
@@ -46,20 +47,24 @@ def attempt(
             return outcome
         host.wait(wait_s)
         this.stop = lease.check() if lease else None
-        if this.stop or not host.may_start() or (lease and not lease.is_safe()):
+        if this.stop:
+            return outcome
+        if not host.may_start() or (lease and not lease.is_safe()):
+            this.retry_s = wait_s
             return outcome
         next_outcome = host.run(call, variables, structs.replace(tool_call, number=this.attempts + 1))
         if isinstance(next_outcome, Failed) and next_outcome.not_approved is not None:
             return next_outcome  # the approval has expired, or was used up
         if _was_not_called(next_outcome):
+            this.retry_s = wait_s if next_outcome.kind is Failure.OUT_OF_TIME else None
             return outcome
         outcome = next_outcome
         this.attempts += 1
     return outcome
 
 
-def _was_not_called(outcome: Outcome) -> bool:
-    return isinstance(outcome, Failed) and outcome.kind is Failure.NOT_STARTED
+def _was_not_called(outcome: Outcome) -> TypeGuard[Failed]:
+    return isinstance(outcome, Failed) and not outcome.was_made
 
 
 def _may_retry(step: Step, failed: Failed, attempts: int) -> bool:

@@ -142,6 +142,8 @@ class Continuation(Struct, frozen=True):
     def record(self, outcome: Outcome) -> Recording:
         if not isinstance(self.target, Plan):
             return NotRecorded(self.task_id, self.target)
+        if isinstance(outcome, Failed) and outcome.kind is Failure.OUT_OF_TIME:
+            return NotMade(self.task_id, self.target, call=replace(self.call, step=None))  # `next` has the call again
         if isinstance(outcome, Failed) and outcome.is_refused:
             plan = self._with_denial(self.target, outcome.not_approved)
             return NotMade(self.task_id, plan, outcome.not_approved, self.call)

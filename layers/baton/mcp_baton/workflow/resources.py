@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from mcp_baton.tools.outcomes import Failed, FetchedResource, ResourceUnavailable
+from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, ResourceUnavailable
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.remaining import uris_of
 from mcp_baton.workflow.resolve import Known
@@ -27,8 +27,8 @@ def fetch_before(this: StepRun, known: Known, host: Host) -> Failed | None:
             continue
         result = _read(uri, host)
         if isinstance(result, ResourceUnavailable):
-            this.unread = uri
-            return Failed(str(result), error_id=result.error_id)
+            this.unread = uri if result.kind is not Failure.OUT_OF_TIME else None
+            return Failed(str(result), kind=result.kind, error_id=result.error_id)
         this.resources += tuple(result)
         this.read_resources |= {resource}
     return None

@@ -36,7 +36,7 @@ from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import AFTER_WAITS_MS, denied_call
 from mcp_baton.tools.calls import ToolCall
-from mcp_baton.tools.outcomes import Failed, Prepared, Succeeded
+from mcp_baton.tools.outcomes import Failed, Failure, Prepared, Succeeded
 from mcp_baton.workflow import resources
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import move_to, statuses_under
@@ -385,7 +385,11 @@ class WorkflowRun(State):
         this.stored_call, this.timing = self._call_to_store(this), self.timing(this)
 
     def fail(self, this: StepRun, failed: Failed, arguments: Mapping[str, Json] | None = None) -> None:
-        """Note the failure of a step. The error is stored, and it may quote the arguments."""
+        """Note the failure of a step. The error is stored, and it may quote the arguments. A step whose call has not
+        started when the time was over stays open."""
+        if failed.kind is Failure.OUT_OF_TIME:
+            this.stop = DeadlineExceeded(this.step.name, this.step.tool or "")
+            return
         this.failed = failed = structs.replace(failed, error=self.secrets.hide_text(failed.error))
         this.arguments, this.outcome = arguments, Failed(failed.error)
         this.stored_call, this.timing = self._call_to_store(this), self.timing(this)

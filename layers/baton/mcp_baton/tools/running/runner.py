@@ -179,7 +179,7 @@ def _outcome[T](
                 options.variables.close()
             return Failed(_timeout_text(caller, target, limit_s), kind=Failure.TIMED_OUT)
         case NotStarted(waits_for):
-            return Failed(_not_started_text(caller, target, waits_for), kind=Failure.NOT_STARTED)
+            return _not_started(caller, target, waits_for)
 
 
 def hide_secrets[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
@@ -226,11 +226,16 @@ def _timeout_text(caller: Caller, target: BoundFunction[Any], limit_s: float) ->
     )
 
 
-def _not_started_text(caller: Caller, target: BoundFunction[Any], waits_for: str | None) -> str:
+def _not_started(caller: Caller, target: BoundFunction[Any], waits_for: str | None) -> Failed:
+    """The failure of a call whose time was over before. If a function blocks the event loop, the next call would not
+    start either: the author has to correct that function."""
     cause = _blocker_text(caller, target)
+    kind = Failure.NOT_STARTED if cause else Failure.OUT_OF_TIME
     if waits_for and not cause:
         cause = f"its dependency {waits_for!r} was not ready"
-    return f"{NOT_STARTED}the time for this request was over{f': {cause}' if cause else ''}. Nothing was run."
+        logger.warning("%s was not started: %s in time", target.label, cause)
+    text = f"{NOT_STARTED}the time for this request was over{f': {cause}' if cause else ''}. Nothing was run."
+    return Failed(text, kind=kind)
 
 
 def _blocker_text(caller: Caller, target: BoundFunction[Any]) -> str:
