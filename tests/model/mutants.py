@@ -34,7 +34,7 @@ from mcp_baton.workflow.definition_changes import statuses_under
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.plan import Plan as TaskPlan
 from mcp_baton.workflow.remaining import RemainingCalls
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.steps.list_step import ListRun
 from mcp_baton.workflow.steps.step import Step
@@ -112,7 +112,7 @@ TWO_AFTER_ANOTHER = plan_of(call("s0"), call("s1", arguments={"x": ("output", "s
 SECRET_MISSING = plan_of(call("s0", arguments={"y": ("secret",)}), secret=True)
 LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])))
 
-_uses, _questions, _pause, _ready = Step.uses, Known.open_questions, ListRun.pause, Workflow.ready
+_uses, _questions, _pause, _ready = Step.uses, KnownValues.open_questions, ListRun.pause, Workflow.ready
 _pauses_with, _what_happened = TaskPlan.pauses_with, sentences.what_happened
 _may_retry: Callable[..., bool] = attempts._may_retry  # noqa: SLF001
 Gate = gate._Gate  # noqa: SLF001
@@ -121,7 +121,7 @@ Gate = gate._Gate  # noqa: SLF001
 CONDITIONS = (
     Mutant(
         "a condition is never false",
-        Known,
+        KnownValues,
         "decide_condition",
         lambda *_: True,
         plan_of(call("s0"), call("s1", when=NEVER)),
@@ -135,7 +135,7 @@ CONDITIONS = (
     ),
     Mutant(
         "a default is used before its step is settled",
-        Known,
+        KnownValues,
         "may_come",
         lambda *_: False,
         plan_of(
@@ -207,7 +207,7 @@ PARALLEL = (
 EARLY = (
     Mutant(
         "a pause lists only the first question",
-        Known,
+        KnownValues,
         "open_questions",
         lambda known: dict(list(_questions(known).items())[:1]),
         plan_of(Line("s0", "model"), Line("s1", "user")),
@@ -230,7 +230,7 @@ EARLY = (
     ),
     Mutant(
         "an early value settles its step before those that it follows",
-        Known,
+        KnownValues,
         "may_settle",
         lambda known, step: known.decide_condition(step) is True,
         example="an early answer settles a question before the steps that it follows",

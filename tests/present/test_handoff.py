@@ -25,7 +25,7 @@ from mcp_baton.workflow.pause import (
     Waiting,
 )
 from mcp_baton.workflow.remaining import Handle, RemainingCalls
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost, statuses_of
@@ -59,7 +59,7 @@ def text(
     statuses = {step.name: status for step, status in zip(steps, statuses_of(letters), strict=True)}
     outputs: dict[str, Json] = {name: ORDER for name, status in statuses.items() if status is StepStatus.COMPLETED}
     texts = {"order_id": "A-17", **arguments}
-    known_values = Known(workflow, texts, texts, statuses, outputs, variables or {})
+    known_values = KnownValues(workflow, texts, texts, statuses, outputs, variables or {})
     remaining = RemainingCalls(
         known_values, ScriptedHost(requires=frozenset(requires)), (pause,), read_resources=read_uris or {}
     )
@@ -321,7 +321,7 @@ SETS: dict[str, tuple[tuple[PauseReason, ...], list[str]]] = {
 
 @pytest.mark.parametrize(("pauses", "texts"), SETS.values(), ids=SETS)
 def test_the_handoff_and_next_follow_all_stopped_steps(pauses: tuple[PauseReason, ...], texts: list[str]) -> None:
-    known = Known(FLOW, {}, {}, dict.fromkeys(("pay", "send", "log"), StepStatus.PENDING), {}, {})
+    known = KnownValues(FLOW, {}, {}, dict.fromkeys(("pay", "send", "log"), StepStatus.PENDING), {}, {})
     handle = Handle("t-1", FLOW)
     remaining = RemainingCalls(known, ScriptedHost(), pauses, handle, handle)
 

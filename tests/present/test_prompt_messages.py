@@ -14,7 +14,7 @@ from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, UnresolvableParams
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import constant, prompt_arg
 from mcp_baton.workflow.step_run import StepRun, UnreadResource
 from mcp_baton.workflow.steps.step import Step
@@ -47,7 +47,7 @@ def conversation_of(
 ) -> list[Message]:
     statuses = dict.fromkeys(("fetch", "policy", "refund"), PENDING)
     statuses |= {trace.step.name: FAILED if isinstance(trace.outcome, Failed) else COMPLETED for trace in traces}
-    known = Known(WORKFLOW, texts, dict(texts), statuses, {}, {})
+    known = KnownValues(WORKFLOW, texts, dict(texts), statuses, {}, {})
     return messages(
         EndedRun(known, traces, (pause,) if pause else (), None, blocked=(blocked,) if blocked else ()),
         ScriptedHost(),
@@ -132,7 +132,7 @@ LETTERED = Workflow(name="w", description="do it", steps=LETTERS)
 
 def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, replayed: tuple[int, ...] = ()) -> str:
     """Return the text about a cancelled run with these statuses, without its first sentence."""
-    known = Known(LETTERED, {}, {}, dict(zip("abcd", statuses, strict=True)), {}, TaskVariables({}))
+    known = KnownValues(LETTERED, {}, {}, dict(zip("abcd", statuses, strict=True)), {}, TaskVariables({}))
     traces = tuple(
         StepRun(LETTERS[place], {}, (), outcomes.get(place, Succeeded(1)), replayed=place in replayed)
         for place in sorted({*outcomes, *replayed})
@@ -152,7 +152,7 @@ def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, re
     ],
 )
 def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, reported: str) -> None:
-    known = Known(LETTERED, {}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
+    known = KnownValues(LETTERED, {}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
     run = EndedRun(known, (), (), None, Superseded(), LastWrite(persisted=persisted))
     assert why_stopped(run, Superseded()) == (
         "This run was superseded: its claim expired, and another run has taken over the task. "

@@ -65,7 +65,7 @@ from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import REASONS, FailedItem, OpenQuestion, PauseReason, Reason, Remedy, parse_pause
 from mcp_baton.workflow.refusals import NOT_RESUMED, DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.remaining import next_calls
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.step import Step
@@ -115,7 +115,7 @@ def task(letters: str = "cp", pause: PauseReason | None = None, **changes: Any) 
 def run_of(letters: str = "cp", pause: PauseReason | None = None, **changes: Any) -> EndedRun:
     statuses = dict(zip(("get", "pay"), statuses_of(letters), strict=True))
     return structs.replace(
-        EndedRun(Known(SHOP, {}, {}, statuses, {}, {}), (), (pause,) if pause else (), task(letters)), **changes
+        EndedRun(KnownValues(SHOP, {}, {}, statuses, {}, {}), (), (pause,) if pause else (), task(letters)), **changes
     )
 
 
@@ -270,7 +270,7 @@ WAIT = Wait("wait", callback=Callback(returns=str, within=timedelta(days=3), on_
 @pytest.mark.parametrize("step", [ToolStep("pay", tool="charge"), WAIT], ids=["a call", "a wait"])
 def test_every_skip_has_a_sentence_for_every_kind_of_step(skip: Skip, step: Step) -> None:
     workflow = Workflow(name="flow", description="flow", steps=[step])
-    known = Known(workflow, {}, {}, {step.name: StepStatus.SKIPPED}, {}, {})
+    known = KnownValues(workflow, {}, {}, {step.name: StepStatus.SKIPPED}, {}, {})
     run = EndedRun(known, (StepRun(step, None, (), Skipped(skip), replayed=True),), (), None)
 
     assert SKIPS.keys() == set(Skip)

@@ -21,7 +21,7 @@ from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.remaining import Handle
 from mcp_baton.workflow.repeats import Repeat
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.step import Step
@@ -65,7 +65,7 @@ def run_text(
     workflow = Workflow(name="refund_order", description="d", arguments=[Argument("order_id")], steps=steps)
     texts = {"order_id": order_id}
     step_statuses = statuses or ([COMPLETED, *[PENDING] * (len(steps) - 1)] if pause else [COMPLETED] * len(steps))
-    known = Known(
+    known = KnownValues(
         workflow,
         texts,
         texts,

@@ -44,7 +44,7 @@ from mcp_baton.workflow import run as running
 from mcp_baton.workflow.host import Host, Skip, Skipped
 from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.run_input import RunInput, new_task
 from mcp_baton.workflow.services import Services
@@ -190,7 +190,7 @@ def _never_refused(task: TaskRecord, pointer: CallbackTarget, *_: object) -> boo
     return f"{RESULT_PREFIX}{pointer.step}" not in task.variables
 
 
-def _from_now(_known: Known, step: Step, now_ms: int) -> int:
+def _from_now(_known: KnownValues, step: Step, now_ms: int) -> int:
     return now_ms + step.longest_wait_ms
 
 
@@ -474,7 +474,7 @@ MUTANTS = (
                 replaced(WorkflowRun, settled_meanwhile=lambda *_: []),
                 False,
             ),
-            ("a wait begins again with each run", None, replaced(Known, decide_wait=_from_now), False),
+            ("a wait begins again with each run", None, replaced(KnownValues, decide_wait=_from_now), False),
         )
     ),
     *(

@@ -22,7 +22,7 @@ from mcp_baton.workflow.placeholders import (
     unknown_text,
 )
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import Source
 from tests.fakes import plan_of, task_of
 
@@ -73,7 +73,7 @@ def replace_in(text: Any, task_plan: Plan | None = None) -> ReplacedArguments:
     ],
 )
 def test_a_placeholder_of_a_handoff_is_replaced_by_its_value(source: Source, text: str, value: object) -> None:
-    assert Known(FLOW, {}, {}, {}, {}, {}).placeholder(source) == text
+    assert KnownValues(FLOW, {}, {}, {}, {}, {}).placeholder(source) == text
     assert replace_in(text).arguments == {"a": value, "b": 1}
     assert replace_in(text).unknown == ()
     assert replace_in(text).names == ("a",)

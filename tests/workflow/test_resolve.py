@@ -13,7 +13,7 @@ from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import SchemaMismatch, UnresolvableParams, UnresolvedDependency
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.run_input import RunInput
 from mcp_baton.workflow.sources import Found, Source, constant, prompt_arg, step_output, task_variable
@@ -46,14 +46,14 @@ def situation(
     outputs: Mapping[str, Json] | None = None,
     given_texts: Mapping[str, str] | None = None,
     variables: Mapping[str, Json] | None = None,
-) -> Known:
+) -> KnownValues:
     """Return a workflow with this step, and what is known before the step."""
     fetch = ToolStep("fetch", tool="fetch_order", binding="order")
     workflow = Workflow(
         name="w", description="d", arguments=[Argument("id"), Argument("amount", type=float)], steps=[fetch, step]
     )
     texts = {"id": "7"} if given_texts is None else given_texts
-    return Known(
+    return KnownValues(
         workflow=workflow,
         texts=texts,
         arguments={name: float(text) if name == "amount" else text for name, text in texts.items()},

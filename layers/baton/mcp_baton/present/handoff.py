@@ -16,7 +16,7 @@ from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.lease import Over, Superseded
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting
 from mcp_baton.workflow.remaining import UNATTENDED, Handle, RemainingCalls, uris_of
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
@@ -43,7 +43,7 @@ def cancel_text(handle: Handle) -> str:
     return f"To end the task, call {handle.tool} with {dumps_spaced(handle.cancel_arguments)}."
 
 
-def resume_text(handle: Handle, known: Known | None, *, begin: str = "Or ") -> str:
+def resume_text(handle: Handle, known: KnownValues | None, *, begin: str = "Or ") -> str:
     """The sentence that says how to let the server continue: by the workflow's tool, otherwise by its prompt.
 
     Args:

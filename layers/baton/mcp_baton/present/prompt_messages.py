@@ -17,7 +17,7 @@ from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, uris_of
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import source_text
 from mcp_baton.workflow.step_run import Content, StepRun, UnreadResource
 from mcp_baton.workflow.steps.list_step import ListStep
@@ -121,7 +121,7 @@ def _step_messages(trace: StepRun, run: EndedRun) -> Iterator[Message]:
         yield _resource(resource, run)
 
 
-def _call_messages(trace: StepRun, known: Known) -> Iterator[Message]:
+def _call_messages(trace: StepRun, known: KnownValues) -> Iterator[Message]:
     if isinstance(trace.step, ListStep):
         elements = one_line(source_text(trace.step.each))
         yield said("assistant", f"Calling {trace.step.tool} for each element of {elements}")
@@ -144,7 +144,7 @@ def _source_of_error(trace: StepRun) -> str:
     return f"The resource {trace.unread} could not be read{call}"
 
 
-def _arguments(trace: StepRun, known: Known) -> str:
+def _arguments(trace: StepRun, known: KnownValues) -> str:
     """A call's arguments on one line, without secrets, and with placeholders for those that are long."""
     shown_arguments: dict[str, Json] = {}
     for name, value in (trace.arguments or {}).items():

@@ -72,7 +72,7 @@ from mcp_baton.workflow.refusals import NotResumed, WrongWorkflow
 from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, handle_of
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.repetitions import REPEATS_KEY, RepeatedCall
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.workflow_tool import OUTPUT_PROPERTIES, WorkflowTool
 
@@ -262,7 +262,7 @@ def _tool_result(
     return result | {"_meta": meta} if meta else result
 
 
-def _known(run: EndedRun, view: TaskView | None) -> Known:
+def _known(run: EndedRun, view: TaskView | None) -> KnownValues:
     """Return the known values of the run, with the steps that continuations have completed meanwhile. A step whose
     value came early is open."""
     shown, variables = view.statuses if view else {}, run.task.variables if run.task else {}
@@ -312,7 +312,9 @@ def _stored_value(task: TaskRecord, name: str, label: str) -> Value:
 # Texts
 
 
-def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, uri_of: ResultUri) -> str:
+def text_of_run(
+    run: EndedRun, known: KnownValues, tools: Requirements, handle: Handle | None, uri_of: ResultUri
+) -> str:
     """The text of a run. A paused run has the remaining calls."""
     if run.over is not None:
         return cut(" ".join([why_stopped(run, run.over), *_how_to_continue(run.over, known, handle)]))
@@ -332,18 +334,18 @@ def completed_text(statuses: Sequence[str], values: Sequence[Value]) -> str:
     return with_values(f"Done: {progress_text(statuses)}. This task is completed; nothing was run.", values)
 
 
-def open_repeats_before(run: EndedRun, known: Known) -> list[Repeat]:
+def open_repeats_before(run: EndedRun, known: KnownValues) -> list[Repeat]:
     """The open steps that an earlier run may have run."""
     return [step for step in run.open_repeats if not known.statuses[step.step].settled]
 
 
-def _how_to_continue(over: Over, known: Known, handle: Handle | None) -> list[str]:
+def _how_to_continue(over: Over, known: KnownValues, handle: Handle | None) -> list[str]:
     """How to continue after another request has completed or taken over the task."""
     cannot_continue = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
     return [] if handle is None or cannot_continue else [resume_text(handle, known, begin="")]
 
 
-def _paused_text(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None) -> str:
+def _paused_text(run: EndedRun, known: KnownValues, tools: Requirements, handle: Handle | None) -> str:
     completed = [pause.step for pause in run.pauses if known.statuses[pause.step].settled]
     events = [f"Another call has completed step '{step}' while this run was under way." for step in completed]
     pauses = tuple(pause for pause in run.pauses if pause.step not in completed)

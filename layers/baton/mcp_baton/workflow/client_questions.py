@@ -21,7 +21,7 @@ from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.steps.question import Question
@@ -128,7 +128,7 @@ def missing_arguments(run: EndedRun, pause: PauseReason, input_schema: JsonObjec
     return MissingValues(step.name, message, fields, names)
 
 
-def _missing_names(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
+def _missing_names(pause: PauseReason, step: Step, known: KnownValues) -> tuple[str, ...]:
     """Return the arguments that the step lacks; none if something else is wrong, too."""
     names = pause.missing_arguments
     if not isinstance(pause, UnresolvableParams):

@@ -11,7 +11,7 @@ from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.lease import Over
 from mcp_baton.workflow.pause import PauseReason, suspends
 from mcp_baton.workflow.repeats import Repeat
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.step_run import StepRun
 
 type Persisted = bool | Literal["unknown"]
@@ -54,7 +54,7 @@ class EndedRun(Struct, frozen=True):
         ignored: As in `RunInput`.
     """
 
-    known: Known
+    known: KnownValues
     traces: tuple[StepRun, ...]
     pauses: tuple[PauseReason, ...]
     task: TaskRecord | None

@@ -14,7 +14,7 @@ from mcp_baton.tools.quoting import one_line, quoted_error
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import Handle
-from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, Resolution
+from mcp_baton.workflow.resolve import KnownValues, NoField, NoOutput, NotGiven, NoVariable, Resolution
 from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.step import Step
 
@@ -155,7 +155,7 @@ def unreplaced(tool: str, arguments: JsonObject, workflows: Iterable[Workflow]) 
     if not found:
         return ()
     users = [
-        (workflow, _WorkflowSources(workflow, Known(workflow, {}, {}, _all_pending(workflow), {}, {})))
+        (workflow, _WorkflowSources(workflow, KnownValues(workflow, {}, {}, _all_pending(workflow), {}, {})))
         for workflow in workflows
         if any(step.tool == tool for step in workflow.steps)
     ]
@@ -172,7 +172,7 @@ def unreplaced_in_own_call(arguments: JsonObject, workflow: Workflow) -> Unknown
     found = ((name, text) for name in sorted(arguments) for text in placeholders_in(arguments[name]))
     sources = None
     for name, text in found:
-        sources = sources or _WorkflowSources(workflow, Known(workflow, {}, {}, _all_pending(workflow), {}, {}))
+        sources = sources or _WorkflowSources(workflow, KnownValues(workflow, {}, {}, _all_pending(workflow), {}, {}))
         if _is_of(text, name, workflow, sources.find):
             return UnknownPlaceholder(name, text, f"a placeholder; {GIVE}")
     return None
@@ -235,7 +235,7 @@ def _value(source: Source, plan: Plan | None, limits: PlaceholderLimits) -> tupl
     return _no_value_text(resolution, source, known), 0, load
 
 
-def _no_value_text(resolution: Resolution, source: Source, known: Known) -> str:
+def _no_value_text(resolution: Resolution, source: Source, known: KnownValues) -> str:
     """Why a source has no value, and the remedy."""
     match resolution:
         case NotGiven(name):
@@ -262,7 +262,7 @@ def _setter_hint(source: Source) -> str:
     return f"call {' or '.join(setters)} first, or " if setters else ""
 
 
-def _no_output_text(step: Step, known: Known) -> str:
+def _no_output_text(step: Step, known: KnownValues) -> str:
     match known.statuses[step.name]:
         case StepStatus.COMPLETED:
             reason = known.lost_results.get(step.name, "it cannot be read now")
@@ -277,7 +277,7 @@ class _WorkflowSources:
     """The data sources of a workflow. A call may have very many texts with the form of a placeholder, so each is found
     without a search."""
 
-    def __init__(self, workflow: Workflow | None, known: Known | None) -> None:
+    def __init__(self, workflow: Workflow | None, known: KnownValues | None) -> None:
         self._workflow = workflow
         self._known = known
 

@@ -25,7 +25,7 @@ from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import PauseReason, parse_pauses, refused_arguments, with_pause
 from mcp_baton.workflow.repeats import Canonical, Repeat, open_repeats, repeat
-from mcp_baton.workflow.resolve import Known, NotGiven
+from mcp_baton.workflow.resolve import KnownValues, NotGiven
 from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_call
 from mcp_baton.workflow.sources import Found, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
@@ -160,7 +160,7 @@ class Plan:
         return None if pauses == stored else pauses
 
     @cached_property
-    def known(self) -> Known | None:
+    def known(self) -> KnownValues | None:
         """The known values; `None` without a workflow or its arguments."""
         prompt_arguments = self._prompt_arguments(self.task) if self.workflow else None
         if self.workflow is None or prompt_arguments is None:
@@ -177,7 +177,7 @@ class Plan:
         secrets = Secrets(given_secrets(self.workflow, self.task))
         secret_texts = {name: secret_placeholder(name) for name in secrets.names}
         outputs = Outputs(self.task, stored_statuses)
-        return Known(
+        return KnownValues(
             self.workflow,
             {**texts, **secret_texts},
             {**arguments, **secret_texts},

@@ -22,7 +22,16 @@ from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, Waiting, refused_arguments
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
+from mcp_baton.workflow.resolve import (
+    KnownValues,
+    NoElement,
+    NoField,
+    NoneOf,
+    NoOutput,
+    NotGiven,
+    NoVariable,
+    Resolution,
+)
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.sources import Constant, Found, Item, PromptArg, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
@@ -119,7 +128,7 @@ class RemainingCalls(Struct, frozen=True):
         index: The element of the step's list, in `known.item`.
     """
 
-    known: Known
+    known: KnownValues
     tools: Requirements
     pauses: tuple[PauseReason, ...] = ()
     handle: Handle | None = None
@@ -337,12 +346,12 @@ def _fails_again(pause: PauseReason) -> bool:
     return isinstance(pause, StepFailed) and not (pause.retryable or pause.asks_client or pause.resource)
 
 
-def uris_of(step: Step, known: Known) -> dict[str, str]:
+def uris_of(step: Step, known: KnownValues) -> dict[str, str]:
     """The URIs of a step's resources by their templates. Unknown and long values are replaced by placeholders."""
     return {resource: _uri_of(resource, step, known) for resource in step.resources}
 
 
-def _uri_of(resource: str, step: Step, known: Known) -> str:
+def _uri_of(resource: str, step: Step, known: KnownValues) -> str:
     values: dict[str, str] = {}
     for name in placeholders(resource):
         source = step.template_bindings.get(name, PromptArg(name))

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.keys import step_key
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.steps.step import Step
 
@@ -33,7 +33,7 @@ class Repeat(Struct, frozen=True):
     key: str | None
 
 
-def open_repeats(known: Known, task_id: str, canonical: Canonical) -> tuple[Repeat, ...]:
+def open_repeats(known: KnownValues, task_id: str, canonical: Canonical) -> tuple[Repeat, ...]:
     """The calls of the open steps, in order."""
     repeats = []
     for step in known.open_steps:
@@ -43,7 +43,7 @@ def open_repeats(known: Known, task_id: str, canonical: Canonical) -> tuple[Repe
     return tuple(repeats)
 
 
-def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str, canonical: Canonical) -> Repeat:
+def repeat(step: Step, arguments: JsonObject | None, known: KnownValues, task_id: str, canonical: Canonical) -> Repeat:
     """A step, with the key of its call. A call with a secret has no key here: the key is a digest, from which a short
     secret could be guessed.
     """

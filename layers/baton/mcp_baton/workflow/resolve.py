@@ -115,7 +115,7 @@ def _exists(source: Source, resolution: Resolution) -> bool:
     return isinstance(resolution, Found) and not (isinstance(source, PromptArg) and resolution.value is None)
 
 
-class Known(Struct, frozen=True):
+class KnownValues(Struct, frozen=True):
     """The known values of a workflow, from which data sources are resolved.
 
     Attributes:
@@ -283,12 +283,12 @@ class Known(Struct, frozen=True):
         resolved = self._resolve_all({"sleep": step.time_source}, step)
         return time_of(resolved.get("sleep")) if isinstance(resolved, dict) else resolved
 
-    def after(self, step: Step, value: Json) -> "Known":
+    def after(self, step: Step, value: Json) -> "KnownValues":
         """The known values when a step has this result."""
         statuses, outputs = {**self.statuses, step.name: StepStatus.COMPLETED}, {**self.outputs, step.name: value}
         return structs.replace(self, statuses=statuses, outputs=outputs)
 
-    def at(self, element: Json) -> "Known":
+    def at(self, element: Json) -> "KnownValues":
         """The known values, with this element as the current one."""
         return structs.replace(self, item=Found(element))
 

@@ -7,7 +7,7 @@ from typing import Final
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, ResourceUnavailable
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.remaining import uris_of
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.step_run import Content, StepRun, UnreadResource
 from mcp_baton.workflow.steps.step import Step
 
@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 INTERNAL: Final = "internal error; the server's log has the details"
 
 
-def fetch_before(this: StepRun, known: Known, host: Host) -> Failed | None:
+def fetch_before(this: StepRun, known: KnownValues, host: Host) -> Failed | None:
     """Fetch the resources that do not need the tool's output, up to the first one that fails. Return the failure.
 
-    A resource whose URI is not known yet is left out; `Known.missing_uri` says why.
+    A resource whose URI is not known yet is left out; `KnownValues.missing_uri` says why.
     """
     for resource in this.step.resources:
         uri = None if this.step.read_after(resource) else known.uri_of(resource, this.step)
@@ -34,7 +34,7 @@ def fetch_before(this: StepRun, known: Known, host: Host) -> Failed | None:
     return None
 
 
-def fetch_all(resources: Sequence[str], step: Step, known: Known, host: Host) -> tuple[Content, ...]:
+def fetch_all(resources: Sequence[str], step: Step, known: KnownValues, host: Host) -> tuple[Content, ...]:
     """Fetch these resources of a step whose tool has run. A resource that cannot be read is replaced by the reason."""
     contents: list[Content] = []
     for resource in resources:

@@ -1,7 +1,7 @@
 """A run: it makes the calls of a workflow's steps, and then writes all results at once (docs/workflows.md).
 
 The loop knows only what all kinds of steps have in common (`Step`): each kind says how it starts, what it does and how
-it ends. The decisions are pure functions (`Workflow.ready`, `Known`, `run_batch`).
+it ends. The decisions are pure functions (`Workflow.ready`, `KnownValues`, `run_batch`).
 """
 
 import logging
@@ -54,7 +54,7 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run_input import RunInput
 from mcp_baton.workflow.run_task import create_lease
 from mcp_baton.workflow.secrets import hidden_in
@@ -325,7 +325,7 @@ class WorkflowRun(State):
     def fetch_again(self, this: StepRun) -> None:
         this.resources = resources.fetch_all(this.step.resources, this.step, self.known, self.host)
 
-    def fetch_after(self, this: StepRun, uris: Sequence[str], known: Known, host: Host) -> None:
+    def fetch_after(self, this: StepRun, uris: Sequence[str], known: KnownValues, host: Host) -> None:
         this.after = resources.fetch_all(uris, this.step, known, host)
         this.timing = self.timing(this)
 

@@ -13,7 +13,7 @@ from mcp_baton.workflow.host import Host, Skip, Skipped, status_of
 from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run_input import RunInput
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.list_step import ListRun, ListStep
@@ -62,7 +62,7 @@ class State:
 
     def use_variables(self, variables: TaskVariables) -> None:
         run_input, self.variables = self.input, variables
-        self.known = Known(
+        self.known = KnownValues(
             self.workflow,
             run_input.texts,
             run_input.arguments,
@@ -80,7 +80,7 @@ class State:
         """The task as it was last read or written."""
         return self.lease.task if self.lease else None
 
-    def known_to(self, this: StepRun) -> Known:
+    def known_to(self, this: StepRun) -> KnownValues:
         """What is known to a call: for that of an element, also the element."""
         return self.known if this.index is None else self.known.at(self.items[this.step.name].elements[this.index])
 

@@ -21,7 +21,7 @@ class OpenRun(Protocol):
     """A run in progress (`WorkflowRun`).
 
     Attributes:
-        known: What is known: `resolve.Known`.
+        known: What is known: `resolve.KnownValues`.
         lists: The calls of lists, by step.
         items: The elements and results of lists, by step.
         running: How many calls of a step run in other threads, by step.
