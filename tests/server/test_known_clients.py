@@ -82,33 +82,23 @@ def test_two_handshakes_have_two_ids_and_invalid_capabilities_are_refused(make_c
     assert client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": 5}).error["code"] == -32602
 
 
+@pytest.mark.parametrize(("method", "name"), [("tools/call", "who"), ("prompts/get", "flow")])
 def test_a_question_fails_at_once_if_the_client_has_not_declared_the_capability(
-    make_client: MakeClient, submit: Submit, table: Table
+    make_client: MakeClient, submit: Submit, table: Table, method: str, name: str
 ) -> None:
     client, sink = make_client(asking_server()), Sink()
     headers = handshake(client, {"sampling": {}})
+    error = "The client cannot be asked (elicitation/create): it has not declared the capability 'elicitation'."
 
-    answer = submit(sink, lambda: call(client, "who", headers)).result(BOUND_S)
+    answer = submit(sink, lambda: call(client, name, headers, method)).result(BOUND_S)
 
-    assert answer.result["isError"] is True
-    assert answer.result["content"][0]["text"] == (
-        "The client cannot be asked (elicitation/create): it has not declared the capability 'elicitation'."
-    )
     assert questions_in(table) == 0
-
-
-def test_in_a_workflow_such_a_question_fails_the_step_and_the_handoff_suggests_no_separate_call(
-    make_client: MakeClient, submit: Submit
-) -> None:
-    client, sink = make_client(asking_server()), Sink()
-    headers = handshake(client, {})
-
-    answer = submit(sink, lambda: call(client, "flow", headers, "prompts/get")).result(BOUND_S)
-
-    pause = answer.meta["pause_reason"]
-    assert (pause["type"], pause["retryable"]) == ("toolError", False)
-    assert "has not declared" in pause["error"]
-    assert "asks the client" not in answer.handoff
+    if name == "who":
+        assert (answer.result["isError"], answer.result["content"][0]["text"]) == (True, error)
+    else:
+        pause = answer.meta["pause_reason"]
+        assert (pause["type"], pause["retryable"], pause["error"]) == ("toolError", False, error)
+        assert "asks the client" not in answer.handoff  # a separate call would fail too
 
 
 def test_a_page_may_read_its_session_id(make_client: MakeClient) -> None:

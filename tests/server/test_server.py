@@ -22,7 +22,6 @@ from mcp_baton import (
     ToolStep,
     Workflow,
     WorkflowError,
-    prompt_arg,
     step_output,
 )
 from mcp_baton.aws import handler
@@ -51,10 +50,11 @@ def test_decorators_with_and_without_parentheses_return_the_function(server: Ser
     assert server.tool()(waits) is waits
     assert server.tool(name="other", title="Another", description="Else.")(bare) is bare
 
-    assert [tool.definition.get("name") for tool in server.tools.values()] == ["bare", "waits", "other"]
-    assert [tool.labels.description for tool in server.tools.values()] == ["Fetch one order.", "Wait.", "Else."]
-    assert [tool.signature.is_async for tool in server.tools.values()] == [False, True, False]
-    assert server.tools["other"].definition["title"] == "Another"
+    assert [(name, tool.labels.title, tool.labels.description) for name, tool in server.tools.items()] == [
+        ("bare", None, "Fetch one order."),
+        ("waits", None, "Wait."),
+        ("other", "Another", "Else."),
+    ]
 
     assert server.prompt(bare) is bare
     assert server.prompt(name="hello", title="Hello")(bare) is bare
@@ -135,26 +135,23 @@ def docs_faq() -> str:
     return ""
 
 
-def test_a_prompt_and_a_workflow_cannot_share_a_name(server: Server) -> None:
-    server.tool(docs_faq)
-    workflow = Workflow(name="docs_faq", description="d", steps=[ToolStep("s", tool="docs_faq")])
-    server.add_workflow(workflow)
-
-    with pytest.raises(WorkflowError, match="taken"):
-        server.add_workflow(workflow)
-    with pytest.raises(RegistrationError, match="taken"):
-        server.prompt(docs_faq)
-
-    other_server = Server("other")
-    other_server.tool(docs_faq)
-    other_server.prompt(docs_faq)
-    with pytest.raises(WorkflowError, match="taken") as error_info:
-        other_server.add_workflow(workflow)
-    assert error_info.value.workflow == "docs_faq"
-
-
 def flow(tool: Any, *, name: str = "w") -> Workflow:
     return Workflow(name=name, description="d", steps=[ToolStep("s", tool=tool)])
+
+
+def test_a_prompt_and_a_workflow_cannot_share_a_name(server: Server) -> None:
+    server.tool(docs_faq)
+    server.add_workflow(flow("docs_faq", name="docs_faq"))
+
+    for add in (lambda: server.add_workflow(flow("docs_faq", name="docs_faq")), lambda: server.prompt(docs_faq)):
+        with pytest.raises(RegistrationError, match="taken"):
+            add()
+
+    other_server = Server("other")
+    other_server.prompt(docs_faq)
+    with pytest.raises(WorkflowError, match="taken") as error_info:
+        other_server.add_workflow(flow("docs_faq", name="docs_faq"))
+    assert error_info.value.workflow == "docs_faq"
 
 
 def test_a_workflow_may_be_added_before_its_tools_but_is_checked_with_them(server: Server) -> None:
@@ -167,6 +164,14 @@ def test_a_workflow_may_be_added_before_its_tools_but_is_checked_with_them(serve
     server.check()  # raises if there is an error
 
 
+OTHER = Server("other")
+OTHER.tool(name="more")(docs_faq)
+
+
+def page(topic: str) -> str:
+    return topic
+
+
 @pytest.mark.parametrize(
     ("target", "add"),
     [
@@ -174,8 +179,8 @@ def test_a_workflow_may_be_added_before_its_tools_but_is_checked_with_them(serve
         ("tool 'docs_faq'", lambda server: server.tool(docs_faq)),
         ("prompt 'docs_faq'", lambda server: server.prompt(docs_faq)),
         ("resource 'docs://b'", lambda server: server.resource("docs://b")(docs_faq)),
-        ("completion 'docs://{topic} topic'", lambda server: server.completion("docs://{topic}", "topic")(topics)),
-        ("tool 'more'", lambda server: server.include(server_with_tool())),
+        ("completion 'docs://{topic} topic'", lambda server: server.completion("docs://{topic}", "topic")(list)),
+        ("tool 'more'", lambda server: server.include(OTHER)),
     ],
 )
 def test_nothing_can_be_added_after_the_handler_was_made(
@@ -190,20 +195,6 @@ def test_nothing_can_be_added_after_the_handler_was_made(
 
     handler(server, settings=Settings())  # a second handler may be made
     assert (list(server.tools), list(server.workflows), list(server.prompts)) == (["faq"], [], [])
-
-
-def page(topic: str) -> str:
-    return topic
-
-
-def topics(typed: str) -> list[str]:
-    return [typed]
-
-
-def server_with_tool() -> Server:
-    new_server = Server("other")
-    new_server.tool(name="more")(docs_faq)
-    return new_server
 
 
 class Order(BaseModel):
@@ -229,16 +220,18 @@ def test_only_the_full_check_checks_paths_into_pydantic_models(server: Server) -
         server.check()
 
 
-@pytest.mark.parametrize(
-    ("argument", "at_the_handler"),
-    [
-        pytest.param(Argument("n", type=int, default="many"), True, id="scalar"),
-        pytest.param(Argument("n", type=list[int], default=["many"]), False, id="a list"),
-    ],
-)
-def test_a_default_that_does_not_convert_is_refused(server: Server, argument: Argument, at_the_handler: bool) -> None:
+def add_default(server: Server, kind: Any, default: Json) -> None:
+    """Add a workflow with a default."""
+    arguments = [Argument("n", type=kind, default=default)]
     step = Fetch("s", resources=["docs://faq"])
-    server.add_workflow(Workflow(name="w", description="d", arguments=[argument], steps=[step]))
+    server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=[step]))
+
+
+@pytest.mark.parametrize(("kind", "default", "at_the_handler"), [(int, "many", True), (list[int], ["many"], False)])
+def test_a_default_that_does_not_convert_is_refused(
+    server: Server, kind: Any, default: Json, at_the_handler: bool
+) -> None:
+    add_default(server, kind, default)
 
     with pytest.raises(WorkflowError, match="the default of the argument 'n' does not convert"):
         server.check()
@@ -248,9 +241,7 @@ def test_a_default_that_does_not_convert_is_refused(server: Server, argument: Ar
 
 @pytest.mark.parametrize("default", ["5", 5, " 5 "])
 def test_a_default_that_converts_is_accepted(server: Server, default: Json) -> None:
-    arguments = [Argument("n", type=int, default=default)]
-    step = Fetch("s", resources=["docs://faq"])
-    server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=[step]))
+    add_default(server, int, default)
 
     server.check(in_full=False)  # raises if there is an error
 
@@ -285,16 +276,13 @@ def test_a_return_type_without_a_schema_is_refused_with_its_tool(server: Server)
     def fetch() -> Callable[[int], str]:
         return str
 
-    steps = [
-        ToolStep("a", tool=fetch),
-        Fetch("b", resources=["a://{t}"], template_bindings={"t": step_output("a", "x")}),
-    ]
+    bindings = {"t": step_output("a", "x")}
+    steps = [ToolStep("a", tool=fetch), Fetch("b", resources=["a://{t}"], template_bindings=bindings)]
     server.add_workflow(Workflow(name="w", description="d", steps=steps))
 
-    with pytest.raises(RegistrationError, match=r"tool 'fetch': its return type .*Callable.* has no schema"):
-        server.check()
-    with pytest.raises(RegistrationError, match=r"tool 'fetch': its return type .*Callable.* has no schema"):
-        _ = server.tools["fetch"].definition
+    for read in (server.check, lambda: server.tools["fetch"].definition):
+        with pytest.raises(RegistrationError, match=r"tool 'fetch': its return type .*Callable.* has no schema"):
+            read()
 
 
 @pytest.mark.parametrize(
@@ -362,14 +350,3 @@ def test_a_prompts_arguments_come_from_its_signature(server: Server) -> None:
             {"name": "from", "required": False},
         ],
     }
-
-
-def test_a_workflows_step_uses_published_argument_names(server: Server) -> None:
-    @server.tool
-    def send(from_: Annotated[str, Field(alias="from")]) -> None:
-        """Send it."""
-
-    step = ToolStep("s", tool="send", arguments={"from": prompt_arg("me")})
-    server.add_workflow(Workflow(name="w", description="d", arguments=[Argument("me")], steps=[step]))
-
-    assert server.tools["send"].signature.required == {"from"}

@@ -114,16 +114,15 @@ def test_requests_and_the_worker_run_the_same_code_in_the_same_environment(stack
 
 
 def test_snapstart_applies_to_published_versions_only_if_turned_on(stack: MakeStack) -> None:
-    assert function(stack(SnapStart="on"))["SnapStart"] == {"ApplyOn": "PublishedVersions"}
-    assert function(stack(SnapStart="off"))["SnapStart"] == {"ApplyOn": "None"}
+    for switch, versions in (("on", "PublishedVersions"), ("off", "None")):
+        assert function(stack(SnapStart=switch))["SnapStart"] == {"ApplyOn": versions}
     # No client waits for a worker to start.
     assert "SnapStart" not in function(stack(SnapStart="on"), "WorkerFunction")
 
 
 def test_the_worker_has_its_own_memory_timeout_and_concurrency(stack: MakeStack) -> None:
-    worker = function(
-        stack(WorkerMemorySize="2048", WorkerTimeout="99", WorkerConcurrency="3", MemorySize="777"), "WorkerFunction"
-    )
+    own = {"WorkerMemorySize": "2048", "WorkerTimeout": "99", "WorkerConcurrency": "3"}
+    worker = function(stack(**own, MemorySize="777"), "WorkerFunction")
     assert (worker["MemorySize"], worker["Timeout"], worker["ReservedConcurrentExecutions"]) == ("2048", "99", "3")
 
     default_stack = stack(MemorySize="777", FunctionTimeout="77", ReservedConcurrency="5")
@@ -132,11 +131,9 @@ def test_the_worker_has_its_own_memory_timeout_and_concurrency(stack: MakeStack)
     # Workers never use the concurrency that is reserved for requests.
     assert "ReservedConcurrentExecutions" not in default_worker
     assert function(default_stack)["ReservedConcurrentExecutions"] == "5"
-
-
-def test_lambdas_loop_detection_does_not_stop_long_workflows(default: Stack) -> None:
-    assert function(default, "WorkerFunction")["RecursiveLoop"] == "Allow"
-    assert "RecursiveLoop" not in function(default)
+    # Lambda's loop detection does not stop long workflows.
+    assert default_worker["RecursiveLoop"] == "Allow"
+    assert "RecursiveLoop" not in function(default_stack)
 
 
 def test_the_workers_events_are_retried_and_then_sent_to_the_dead_letter_queue(default: Stack) -> None:
@@ -168,6 +165,9 @@ def test_the_table_has_the_stores_keys_and_settings(default: Stack) -> None:
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert table["SSESpecification"] == {"SSEEnabled": True}
+    [index] = table["GlobalSecondaryIndexes"]
+    assert (index["IndexName"], index["Projection"]) == ("lists", {"ProjectionType": "KEYS_ONLY"})
+    assert [key["AttributeName"] for key in index["KeySchema"]] == ["listed_in", "listed_at"]
 
 
 def test_the_function_has_its_topics_arn(stack: MakeStack, default: Stack) -> None:
@@ -175,6 +175,15 @@ def test_the_function_has_its_topics_arn(stack: MakeStack, default: Stack) -> No
 
     assert variables(variant)["TOPIC_ARN"] == variant.outputs["MessageTopicArn"] == {"Ref": "Messages"}
     assert (default.of_type("AWS::SNS::Topic"), variables(default)["TOPIC_ARN"]) == ([], "")
+
+
+@pytest.mark.parametrize("topic", ["", TOPIC])
+def test_the_functions_may_publish_only_to_the_operators_topic(stack: MakeStack, topic: str) -> None:
+    variant = stack(ApprovalTopic=topic)
+    rights = [right["Resource"] for right in statements(variant) if right["Action"] == "sns:Publish"]
+
+    assert rights == ([topic] if topic else [])
+    assert variables(variant)["BATON_APPROVAL_TOPIC"] == topic
 
 
 def test_dynamodb_has_the_regions_endpoint_except_under_sam_local(default: Stack) -> None:
@@ -216,18 +225,13 @@ def test_logs_expire(stack: MakeStack) -> None:
         assert logging["LogGroup"] == {"Ref": f"{name}LogGroup"}
 
 
-def test_api_gateways_error_log_group_is_created_by_the_stack_so_it_expires(stack: MakeStack) -> None:
-    result = stack()
+def test_api_gateways_error_log_group_is_created_by_the_stack_so_it_expires(stack: MakeStack, default: Stack) -> None:
+    resources = default.resources
 
-    assert result.resources["ApiErrorsLogGroup"]["Properties"]["LogGroupName"] == "API-Gateway-Execution-Logs_${Api}/v1"
-    assert result.single("AWS::ApiGateway::Stage")["StageName"] == "v1"
-    assert "ApiErrorsLogGroup" in references(result.resources["Apiv1Stage"])
+    assert resources["ApiErrorsLogGroup"]["Properties"]["LogGroupName"] == "API-Gateway-Execution-Logs_${Api}/v1"
+    assert default.single("AWS::ApiGateway::Stage")["StageName"] == "v1"
+    assert "ApiErrorsLogGroup" in references(resources["Apiv1Stage"])
     assert "ApiErrorsLogGroup" not in stack(ApiLogs="off").resources
-
-
-def test_the_accounts_log_role_is_set_after_the_api_and_before_the_stage(stack: MakeStack) -> None:
-    resources = stack(ApiLogs="create-role").resources
-
     # API Gateway rejects the role in an account that never had an API.
     assert "Api" in references(resources["ApiLogsAccount"])
     assert "ApiLogsAccount" in references(resources["Apiv1Stage"])
@@ -248,9 +252,7 @@ def test_calls_are_throttled_measured_and_traced(stack: MakeStack) -> None:
     assert [function(variant, name)["TracingConfig"] for name in SERVING] == [{"Mode": "Active"}] * 2
 
 
-def test_every_alarm_watches_this_stack_and_ignores_missing_data(
-    stack: MakeStack,
-) -> None:
+def test_every_alarm_watches_this_stack_and_ignores_missing_data(stack: MakeStack) -> None:
     alarms = stack(**JWT, AlarmTopicArn=TOPIC).of_type("AWS::CloudWatch::Alarm")
     watched_metrics = {
         (alarm["MetricName"], dimension["Name"], str(dimension["Value"]))
@@ -293,5 +295,7 @@ def test_batons_alarms_use_the_metrics_that_it_emits(default: Stack) -> None:
     assert {alarm["MetricName"] for alarm in alarms} == metric_names
 
 
-def test_pydantic_loads_no_plugins(default: Stack) -> None:
+def test_the_function_starts_on_the_streaming_runtime_and_pydantic_loads_no_plugins(default: Stack) -> None:
+    assert (function(default)["Runtime"], function(default)["Handler"]) == ("python3.13", "app.lambda_handler")
+    assert variables(default)["AWS_LAMBDA_EXEC_WRAPPER"] == "/opt/baton-runtime"
     assert variables(default)["PYDANTIC_DISABLE_PLUGINS"] == "__all__"
