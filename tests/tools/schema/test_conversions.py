@@ -15,10 +15,8 @@ import msgspec
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
-from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.schema.plain import NotPlain, plain_type
 from mcp_baton.tools.schema.schema import InvalidArguments
-from mcp_baton.tools.tool import Tool
 
 REFUSED: Any = "refused"
 SAME: Any = "the same as pydantic"
@@ -119,13 +117,6 @@ def outcome(convert: Any) -> Any:
         return REFUSED
 
 
-def tool(kind: Any) -> Tool:
-    def do(a: Any) -> None: ...
-
-    do.__annotations__ = {"a": kind, "return": None}
-    return Tool(do, "t", Labels())
-
-
 @pytest.mark.parametrize(("kind", "value", "expected"), BY_MSGSPEC)
 def test_baton_converts_as_pydantic_and_msgspec_do(kind: Any, value: Any, expected: Any) -> None:
     plain = plain_type(kind)
@@ -149,25 +140,3 @@ def test_baton_leaves_what_msgspec_does_otherwise_to_pydantic(
     if plain is not None:
         with pytest.raises(NotPlain):
             plain.bind(value)
-
-
-NULL: Any = {"product": "a", "tags": None}
-UNKNOWN: Any = {"product": "a", "typo": 1}
-
-
-def test_members_that_are_null_or_unknown_are_as_a_schema_says_and_not_as_msgspec_does() -> None:
-    bind = tool(Row).input.bind
-    assert bind({"a": NULL}) == {"a": Row("a")}
-    assert outcome(lambda: bind({"a": UNKNOWN})) is REFUSED
-    assert outcome(lambda: msgspec.convert(NULL, Row, strict=False)) is REFUSED
-    assert msgspec.convert(UNKNOWN, Row, strict=False) == Row("a")
-
-
-def test_an_error_names_every_wrong_argument_although_some_convert_without_pydantic() -> None:
-    def do(a: int, b: int, c: bool, d: list[int]) -> None: ...
-
-    with pytest.raises(InvalidArguments) as refused:
-        Tool(do, "t", Labels()).input.bind({"a": "5", "b": "x", "c": "perhaps", "d": "[1]"})
-
-    assert [item.field for item in refused.value.mismatch.invalid] == ["b", "c", "d"]
-    assert "send a list itself" in str(refused.value)

@@ -77,10 +77,6 @@ def deeper(deeper: Annotated[int, Depends(request_factory)]) -> int:
     return deeper
 
 
-def process_factory(db: Annotated[int, Depends(plain, scope="process")], *rest: int, amount: int = 1) -> int:
-    return db
-
-
 def with_context(ctx: Context) -> int:
     return 1
 
@@ -121,16 +117,6 @@ def test_an_invalid_dependency_is_refused_with_its_name(annotation: Any, depende
     refund.__annotations__["db"] = annotation
     with pytest.raises(RegistrationError, match=f"tool 'refund'.*{cause}"):
         Server("shop").tool(refund)
-
-
-def test_defaults_and_longer_lived_dependencies_are_allowed() -> None:
-    def refund(db: Annotated[int, Depends(process_factory, scope="process")]) -> None:
-        return None
-
-    server = Server("shop")
-    server.tool(refund)
-
-    assert "db" not in str(server.tools["refund"].definition["inputSchema"])
 
 
 @pytest.mark.parametrize(("factory", "scope"), [(1, "request"), (plain, "session")])

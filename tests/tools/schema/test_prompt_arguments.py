@@ -148,15 +148,5 @@ def test_an_infinite_default_is_kept_and_not_sent() -> None:
     assert convert({"name": "shoes", "at_most": "3"}, Filter) == {"name": "shoes", "at_most": 3}
 
 
-@pytest.mark.parametrize(
-    ("values", "name"), [({}, "'id'"), ({"amount": "1"}, "'id'"), ({"id": "1", "typo": "x"}, "'typo'")]
-)
-def test_a_missing_or_unknown_argument_is_refused_with_its_name(values: dict[str, Any], name: str) -> None:
-    with pytest.raises(ProtocolError) as error_info:
-        check_arguments([Argument("id", required=True), Argument("amount")], values)
-
-    assert (error_info.value.code, name in error_info.value.message) == (INVALID_PARAMS, True)
-
-
 def test_an_omitted_argument_is_not_stored() -> None:
     assert check_arguments([Argument("id"), Argument("amount", type=float)], {"id": "1"}) == ({"id": "1"}, {"id": "1"})

@@ -21,7 +21,7 @@ from mcp_baton import Context, RegistrationError
 from mcp_baton.exceptions import WrongResult
 from mcp_baton.protocol.json import MAX_LEVELS
 from mcp_baton.tools.labels import Labels
-from mcp_baton.tools.outcomes import Mismatch, Succeeded
+from mcp_baton.tools.outcomes import Mismatch
 from mcp_baton.tools.schema.plain import to_json
 from mcp_baton.tools.schema.schema import InvalidArguments
 from mcp_baton.tools.tool import Tool
@@ -132,20 +132,6 @@ def test_parameters_may_have_names_that_frameworks_use() -> None:
     for value in (1, "1"):
         bound = subject.input.bind(dict.fromkeys(names, value))
         assert awkward(**bound) == len(names)
-
-
-def test_an_alias_is_the_published_name() -> None:
-    def do(from_: Annotated[str, Field(alias="from")], to: str = Field("x", alias="class")) -> None: ...
-
-    subject = tool(do)
-
-    assert subject.input.json_schema["properties"] == {
-        "from": {"type": "string"},
-        "class": {"type": "string", "default": "x"},
-    }
-    assert (subject.signature.required, subject.signature.names) == (frozenset({"from"}), frozenset({"from", "class"}))
-    assert subject.input.bind({"from": "me"}) == {"from_": "me", "to": "x"}
-    assert mismatch_of(do, {}).missing == ("from",)
 
 
 def test_a_default_in_an_annotation_makes_an_argument_optional() -> None:
@@ -301,16 +287,6 @@ def test_definitions_are_at_the_root_of_an_output_schema_without_titles() -> Non
     assert "Tree" in tree_output.json_schema["$defs"]
 
 
-@pytest.mark.parametrize("annotation", [None, type(None), Any])
-def test_a_function_without_a_return_type_has_no_output_schema(annotation: Any) -> None:
-    subject = tool_returning(annotation)
-
-    assert subject.output is None
-    assert "outputSchema" not in subject.definition
-    assert subject.result(Succeeded({"a": 1})) == {"content": [{"type": "text", "text": '{"a":1}'}]}
-    assert subject.result(Succeeded(None)) == {"content": [{"type": "text", "text": "Done."}]}
-
-
 @pytest.mark.parametrize(
     ("annotation", "return_value"),
     [(int, "many"), (dict, None), (dict, [1]), (Line, {"total": 1.0}), (Order, {}), (str, b"\xff"), (list[int], ["x"])],
@@ -377,21 +353,6 @@ def test_json_stays_equal_and_is_copied(value: Any) -> None:
     assert repr(json_value) == repr(value)
     assert json.dumps(json_value) == json.dumps(value)
     assert json_value is not value or not isinstance(value, list | dict)
-
-
-def test_a_text_in_an_annotation_is_the_parameters_description() -> None:
-    def plain(sku: Annotated[str, "Which"], count: Annotated[int | None, "How many"] = None) -> None: ...
-    def mixed(
-        sku: Annotated[str, "Which"], count: Annotated[int | None, "How many"] = None, day: datetime.date | None = None
-    ) -> None: ...
-
-    properties = tool(plain).input.json_schema["properties"]
-
-    assert tool(plain).input.is_plain
-    assert not tool(mixed).input.is_plain
-    assert properties["sku"] == {"description": "Which", "type": "string"}
-    assert properties["count"]["description"] == "How many"
-    assert {name: tool(mixed).input.json_schema["properties"][name] for name in properties} == properties
 
 
 @dataclass
