@@ -1,6 +1,7 @@
 """Mistakes of new users, and what the error must contain: the problem, the line, and the remedy."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 PRELUDE = '''\
@@ -233,112 +234,16 @@ IN_TABLES = (
 )
 
 REFUND = "step(refund)(order_id=order_id, amount=%s)"
-AT_A_RUN = (
-    # The name, the workflow, texts that the message must contain, the remedy, and `warning` or `at_run`.
-    (
-        "a text for a number in a function",
-        function(f"{REFUND % repr('ten')}  {HERE}"),
-        ("'ten'", "'amount'"),
-        "its type",
-        "at_run",
-    ),
-    (
-        "a whole output for a number",
-        flow("FETCH", f"{PATH_STEP % 'step_output("order")'}  {HERE}"),
-        ("the output of 'fetch_order' is an object", "takes a number"),
-        "another field",
-        "at_run",
-    ),
-    (
-        "a whole output for a number in a function",
-        function(f"{REFUND % 'order'}  {HERE}"),
-        ("the output of 'fetch_order' is an object", "takes a number"),
-        "another field",
-        "at_run",
-    ),
-    (
-        "a text of an output for a number in a function",
-        function(f"{REFUND % 'order.email'}  {HERE}"),
-        ("'email'", "is a string"),
-        "another field",
-        "warning",
-    ),
-    (
+RUNS = (
+    Mistake(
         "a number for a text",
         flow(
             f'ToolStep("fetch", tool=fetch_order, arguments={{"order_id": {ID}}})  {HERE}',
             arguments='[Argument("order_id", "Which", required=True, type=int)]',
         ),
-        ("the argument 'order_id' is a whole number", "takes a string"),
+        ("workflow 'refund_order'", "the argument 'order_id' is a whole number", "takes a string"),
         "change one",
-        "at_run",
-    ),
-    (
-        "an answer for a text",
-        function(
-            'sure = ask_user("sure", "Sure?", returns=bool)', f"step(refund)(order_id=sure, amount=order.total)  {HERE}"
-        ),
-        ("the answer 'sure' is true or false",),
-        "change one",
-        "at_run",
-    ),
-    (
-        "a misspelt argument in guidance in a function",
-        function(f"step(refund, guidance='Mind {{oder_id}}')(order_id=order_id, amount=order.total)  {HERE}"),
-        ("{oder_id}",),
-        "mean 'order_id'?",
-        "warning",
-    ),
-    (
-        "a misspelt argument in a URI in a function",
-        function(f"fetch('policy', 'docs://{{oder_id}}')  {HERE}"),
-        ("{oder_id}",),
-        "mean 'order_id'?",
-        "",
-    ),
-    (
-        "a misspelt argument in a question in a function",
-        function(f"ask_user('sure', 'Refund {{oder_id}}?')  {HERE}"),
-        ("{oder_id}",),
-        "mean 'order_id'?",
-        "",
-    ),
-    (
-        "a required argument that nothing supplies",
-        flow("FETCH", f'ToolStep("pay", tool=refund, arguments={{"order_id": {ID}}})  {HERE}'),
-        ("'amount' of 'refund'", "pauses"),
-        "ask_model('amount', '…') or ask_user('amount', '…')",
-        "warning",
-    ),
-    (
-        "a required argument that nothing supplies in a function",
-        function(f"step(refund)(order_id=order_id)  {HERE}"),
-        ("'amount' of 'refund'", "pauses"),
-        "ask_model('amount', '…') or ask_user('amount', '…')",
-        "warning",
-    ),
-    (
-        "a misspelt field in brackets",
-        function(f"{REFUND % 'order["totl"]'}  {HERE}"),
-        ("'totl'",),
-        "mean 'total'?",
-        "",
-    ),
-    (
-        "a misspelt field as an attribute",
-        function(f"{REFUND % 'order.totl'}  {HERE}"),
-        ("'totl'",),
-        "mean 'total'?",
-        "",
-    ),
-    ("an index of an object", function(f"{REFUND % 'order[0]'}  {HERE}"), ("'0'",), "it has total, email", ""),
-)
-RUNS = (
-    *(
-        Mistake(
-            name, source, ("workflow 'refund_order'", *says), remedy, warning=kind == "warning", at_run=kind == "at_run"
-        )
-        for name, source, says, remedy, kind in AT_A_RUN
+        at_run=True,
     ),
 )
 
@@ -400,25 +305,7 @@ APPROVALS = (
         ("step 'refund': when of its approval does not take 'order_id'",),
         "lambda amount, **_: …",
     ),
-    Mistake(
-        "an approval without a group",
-        "from mcp_baton import Approval\n\nTREASURY = Approval(message='Pay?')  # here\n",
-        ("Approval(audience=''",),
-        "a group",
-    ),
-    Mistake(
-        "a misspelt field of an approval",
-        "from mcp_baton import Approval\n\nTREASURY = Approval('treasury', mesage='Pay?')  # here\n",
-        ("Unexpected keyword argument 'mesage'", "TREASURY ="),
-        "",
-    ),
     Mistake("a misspelt field of Retry", "RETRY = Retry(attempt=3)  # here\n", ("Retry(", "'attempt'"), ""),
-    Mistake(
-        "a callback without its type",
-        "from mcp_baton import Callback\n\nCALLBACK = Callback()  # here\n",
-        ("Missing required argument 'returns'", "CALLBACK ="),
-        "",
-    ),
     Mistake(
         "a group of approvers that is misspelt",
         approved("'treasury'").replace(HERE, ""),
@@ -436,58 +323,6 @@ APPROVALS = (
         environment={"BATON_APPROVERS": '{"refunds": ["ada"], "treasury": []}'},
     ),
 )
-SUGGESTIONS = (
-    # The name, the lines, texts of the message, and the remedy.
-    (
-        "a misspelt argument in a fixed text",
-        function("step(refund)(order_id='A-{orderid}', amount=1.0)  # here"),
-        ("step 'refund'", "{orderid}", "'order_id'"),
-        "did you mean 'order_id'?",
-    ),
-    (
-        "a result in a fixed text",
-        function("step(refund)(order_id='A {total} B', amount=1.0)  # here"),
-        ("{total} in the text for 'order_id'",),
-        "give results to parameters",
-    ),
-    (
-        "a field of a result in a fixed text",
-        function("step(refund)(order_id='A {order.total} B', amount=1.0)  # here"),
-        ("{order.total} in the text for 'order_id'",),
-        "give results to parameters",
-    ),
-    (
-        "a format in a fixed text",
-        function("step(refund)(order_id='{\"a\": 1} {order_id:>10} {color:red}', amount=1.0)  # here"),
-        ("{order_id:>10} in the text for 'order_id'",),
-        "write {order_id}",
-    ),
-    (
-        "a field of an argument in guidance",
-        function("step(refund, guidance='Refund {order_id[0]}.')(order_id='A', amount=1.0)  # here"),
-        ("no argument fills {order_id[0]} in its guidance",),
-        "write {order_id}",
-    ),
-    (
-        "an unknown argument in a constant",
-        flow(f'ToolStep("fetch", {{"order_id": constant("{{oder_id}} {{order_id}}")}}, tool=fetch_order)  {HERE}'),
-        ("{oder_id}",),
-        "did you mean 'order_id'?",
-    ),
-    (
-        "a parameter without a type",
-        "@server.tool  # here\ndef stock(sku) -> int:\n" + COUNT,
-        ("no type and no description of 'sku'",),
-        "sku: Annotated[str,",
-    ),
-    (
-        "a tool without a return type",
-        '@server.tool  # here\ndef stock(sku: Annotated[str, "Which"]):\n' + COUNT,
-        ("tool 'stock' has no return type",),
-        "write -> and a type",
-    ),
-)
-
 TYPES = (
     Mistake(
         "a return type that cannot be described",
@@ -511,24 +346,11 @@ TYPES = (
 
 FUNCTIONS = (
     Mistake(
-        "an asynchronous generator as a tool",
-        '@server.tool  # here\nasync def lines(order_id: str) -> AsyncIterator[str]:\n    yield "one"\n',
-        ("tool 'lines'", "asynchronous generator"),
-        "list",
-    ),
-    Mistake(
         "a class as a tool",
         '@server.tool  # here\nclass Stock:\n    """Count."""\n\n    def __init__(self, sku: str) -> None:\n'
         "        self.sku = sku\n",
         ("Stock", "class"),
         "function",
-    ),
-    Mistake(
-        "a tool without a docstring",
-        '@server.tool  # here\ndef stock(sku: Annotated[str, "Which"]) -> int:\n    return 1\n',
-        ("tool 'stock'", "description"),
-        "docstring",
-        warning=True,
     ),
     Mistake(
         "a recursive type of a parameter",
@@ -559,26 +381,6 @@ FUNCTIONS = (
         warning=True,
     ),
     Mistake(
-        "a name that hosts refuse",
-        '@server.tool(name="stock.count")  # here\ndef stock() -> int:\n' + COUNT,
-        ("'stock.count'", "1 to 64"),
-        "stock_count",
-    ),
-    Mistake(
-        "a name that hosts cut off",
-        '@server.tool(name="count_what_is_left_in_the_stock_of_all_our_warehouses")  # here\n'
-        "def stock() -> int:\n" + COUNT,
-        ("'count_what_is_left_in_the_stock_of_all_our_warehouses'", "53 characters"),
-        "shorter",
-        warning=True,
-    ),
-    Mistake(
-        "a name twice",
-        '@server.tool(name="refund")  # here\ndef refund_again() -> int:\n    """Refund."""\n    return 1\n',
-        ("tool 'refund'", "already taken"),
-        "another",
-    ),
-    Mistake(
         "a generator's value where a factory is meant",
         "def database() -> Iterator[int]:\n    yield 1\n\n\n@server.tool\n"
         "def stock(db: Annotated[int, Depends(database())]) -> int:  # here\n" + COUNT,
@@ -589,42 +391,6 @@ FUNCTIONS = (
 
 COMPLETION = flow("FETCH").replace(HERE, "") + "\n@server.completion(%r, %r)  # here\n" + IDS
 DECORATORS = (
-    Mistake(
-        "a tool's name as the decorator's first argument",
-        '@server.tool("stock")  # here\ndef count() -> int:\n' + COUNT,
-        ("'stock'", "function"),
-        "name='stock'",
-    ),
-    Mistake(
-        "a prompt's name as the decorator's first argument",
-        '@server.prompt("greet")  # here\ndef greeting() -> str:\n    """Greet."""\n    return ""\n',
-        ("'greet'", "function"),
-        "name='greet'",
-    ),
-    Mistake(
-        "a resource without its URI",
-        '@server.resource  # here\ndef faq() -> str:\n    """Often asked."""\n    return ""\n',
-        ("resource", "URI"),
-        "@server.resource('",
-    ),
-    Mistake(
-        "a URI with another name than its function's",
-        '@server.resource("docs://{topic}")  # here\ndef docs(topics: str) -> str:\n    """Docs."""\n    return ""\n',
-        ("docs://{topic}", "topics"),
-        "did you mean",
-    ),
-    Mistake(
-        "an unknown option of a tool",
-        '@server.tool(titel="Stock")  # here\ndef stock() -> int:\n' + COUNT,
-        ("tool 'stock'", "'titel'"),
-        "did you mean 'title'?",
-    ),
-    Mistake(
-        "an unknown value of an option",
-        '@server.tool(task="optionl")  # here\ndef stock() -> int:\n' + COUNT,
-        ("tool 'stock'", "'optionl'"),
-        "did you mean 'optional'?",
-    ),
     Mistake(
         "a completion of an argument that is not there",
         COMPLETION % ("refund_order", "order"),
@@ -637,38 +403,14 @@ DECORATORS = (
         ("'refund_ordr'",),
         "did you mean 'refund_order'?",
     ),
-    Mistake(
-        "a completion without saying of what",
-        "@server.completion  # here\n" + IDS,
-        ("Server.completion() missing", "'argument'"),
-        "",
-    ),
 )
 
 STEPS = (
-    Mistake(
-        "a misspelt tool",
-        flow('ToolStep("fetch", tool="fetch_ordr", arguments={"order_id": prompt_arg("order_id")})  # here'),
-        ("step 'fetch'", "'fetch_ordr'"),
-        "did you mean 'fetch_order'?",
-    ),
     Mistake(
         "a text in the place of an argument",
         flow("FETCH", arguments='["order_id"]'),
         ("workflow 'refund_order'", "'order_id'", "no argument"),
         "Argument('order_id')",
-    ),
-    Mistake(
-        "one step that is in no list",
-        'server.add_workflow(Workflow(name="w", description="d", steps=FETCH))  # here\n',
-        ("workflow 'w'", "steps"),
-        "steps=[",
-    ),
-    Mistake(
-        "a tool that is called rather than named",
-        flow('ToolStep("fetch", tool=fetch_order("A-17"), arguments={"order_id": prompt_arg("order_id")})  # here'),
-        ("step 'fetch'", "tool"),
-        "without calling it",
     ),
     Mistake(
         "a function that is no tool",
@@ -678,38 +420,10 @@ STEPS = (
         "@server.tool",
     ),
     Mistake(
-        "an unknown keyword of a step",
-        flow('ToolStep("fetch", tol=fetch_order)  # here'),
-        ("ToolStep.__init__()", "'tol'. Did you mean 'tool'?"),
-        "",
-    ),
-    Mistake("a step without a name", flow("ToolStep(tool=fetch_order)  # here"), ("Step.__init__()", "'name'"), ""),
-    Mistake(
         "an output before its step",
         flow(f"""{PATH_STEP % 'step_output("order", "total")'}  {HERE}""", "FETCH"),
         ("step 'pay'", "'order'", "earlier"),
         "'fetch' before",
-    ),
-    Mistake(
-        "two steps of each other's outputs",
-        flow(
-            'ToolStep("a", tool=fetch_order, arguments={"order_id": step_output("b", "email")})  # here',
-            'ToolStep("b", tool=fetch_order, arguments={"order_id": step_output("a", "email")})',
-        ),
-        ("step 'a'", "'b'", "each other"),
-        "one of them",
-    ),
-    Mistake(
-        "a step's name twice",
-        flow("FETCH", 'ToolStep("fetch", tool=refund, binding="paid")  # here'),
-        ("step 'fetch'", "two steps"),
-        "unique",
-    ),
-    Mistake(
-        "a resource's placeholder without a source",
-        flow("FETCH", 'Fetch("policy", resources=["policy://{oder_id}"])  # here'),
-        ("step 'policy'", "{oder_id}"),
-        "did you mean 'order_id'?",
     ),
     Mistake(
         "a time as a constant",
@@ -721,24 +435,10 @@ STEPS = (
         "constant('2026-01-02')",
     ),
     Mistake(
-        "a text for a number",
-        flow("FETCH", f"""{PATH_STEP % 'constant("ten")'}  {HERE}"""),
-        ("step 'pay'", "'refund'", "'ten'", "'amount'", "number"),
-        "its type",
-        at_run=True,
-    ),
-    Mistake(
         "a text of an output for a number",
         flow("FETCH", f"""{PATH_STEP % 'step_output("order", "email")'}  {HERE}"""),
         ("step 'pay'", "'email'", "a string", "'amount'", "a number"),
         "another field",
-        warning=True,
-    ),
-    Mistake(
-        "a misspelt argument in guidance",
-        flow(f'ToolStep("fetch", tool=fetch_order, arguments={{"order_id": {ID}}}, guidance="{{oder_id}}")  {HERE}'),
-        ("step 'fetch'", "{oder_id}", "guidance"),
-        "did you mean 'order_id'?",
         warning=True,
     ),
     Mistake(
@@ -763,22 +463,10 @@ WORKFLOWS = (
         "tool=False",
     ),
     Mistake(
-        "a name before a workflow's keywords",
-        'server.add_workflow(Workflow("refund_order", "refund an order", steps=[FETCH]))  # here\n',
-        ("Workflow.__init__() takes 1 positional argument",),
-        "",
-    ),
-    Mistake(
         "an unknown keyword of a workflow",
         flow("FETCH", options="        durabel=False,\n"),
         ("Workflow.__init__()", "'durabel'. Did you mean 'durable'?"),
         "",
-    ),
-    Mistake(
-        "a function in the place of a workflow",
-        "server.add_workflow(refund)  # here\n",
-        ("add_workflow", "refund"),
-        "Workflow(name=",
     ),
     Mistake(
         "a secret argument of a background workflow",
@@ -803,14 +491,6 @@ WORKFLOWS = (
         ("workflow 'refund_order'", "'order_id'", "description"),
         "Argument('order_id', '",
         warning=True,
-    ),
-    Mistake(
-        "a workflow that is added after the handler is made",
-        "lambda_handler = handler(server)\n"
-        'refunds = Workflow(name="refunds", description="refund", arguments=[ORDER_ID], steps=[FETCH])\n'
-        "server.add_workflow(refunds)  # here\n",
-        ("workflow 'refunds'", "closed the server"),
-        "add it before that call",
     ),
 )
 
@@ -881,41 +561,10 @@ FILES = (
 )
 
 LATE = '@server.workflow%s\n%sdef refund_order(order_id: Annotated[str, "Which order"]%s)'
-PAY = "step(refund%s)(order_id=order_id, amount=order.total)  # here"
 SURE = "ask_user('sure', 'Sure?', returns=%s)  # here"
 OF_FUNCTIONS = (
     # The name, the workflow, a text that the message must contain, and the remedy.
-    (
-        "a question with the name of an argument",
-        function("ask_user('order_id', 'Which?')  # here"),
-        "'order_id'",
-        "name",
-    ),
-    (
-        "a question without a name",
-        function("ask_user('Sure?')  # here"),
-        "ask_user() missing 1 required positional argument: 'question'",
-        "",
-    ),
-    ("a question before its name", function("ask_user('Is it so?', 'so')  # here"), "'Is it so?'", "name before"),
     ("an answer of an unknown type", CONNECTION + function(SURE % "Connection"), "'sure'", "such as str, bool"),
-    ("a type of answers as a text", function(SURE % "'bool'"), "returns='bool'", "write returns=bool"),
-    ("a list of answers", function(SURE % "['yes', 'no']"), "['yes', 'no'] is not", "Literal['yes', 'no']"),
-    ("a misspelt option of a step", function(PAY % ", retries=3"), "'retries'", ""),
-    ("a condition as a text", function(PAY % ", when='total > 1'"), "'total > 1'", 'order["total"] > 100'),
-    (
-        "a lambda as a tool",
-        function("step(lambda sku: sku)(sku=order_id)  # here"),
-        "lambda",
-        "write a function with def",
-    ),
-    ("a step that is not called", function("step(refund)  # here"), "step(refund) has no call", "step(refund)(…)"),
-    (
-        "two steps without names",
-        function("step(fetch_order)(order_id='A')  # here"),
-        "'fetch_order'",
-        "name='fetch_order_2'",
-    ),
     (
         "a misspelt option of a workflow",
         function(header=LATE % ("(durabel=False)  # here", "", "")),
@@ -948,18 +597,10 @@ OF_FUNCTIONS = (
         "at least one",
     ),
 )
-PAYS = "step(refund, when=%s)(order_id=order_id, amount=order.total)  # here"
-HAS_NO_VALUE = "which has no value before the workflow runs"
 OTHER_WORKFLOW = function(header=LATE % ("(tool=False)", "", "")).replace("refund_order", "look_up") + "\n\n"
 HELPER = "def has_mail(order: Order) -> bool:\n    return order.email is not None  # here\n\n\n"
 OF_PYTHON = (
     # Python that asks no reference, in functions: the name, the workflow, a text of the message, and the remedy.
-    (
-        "a test with is not",
-        function("if order.email is not None:  # here", "    " + REFUND % "order.total"),
-        "tests with 'is not' the field 'email'",
-        "step(tool, when=order.email != None)",
-    ),
     (
         "a test of an argument with is",
         function(
@@ -971,222 +612,10 @@ OF_PYTHON = (
         "step(tool, when=not_(exists(note)))",
     ),
     (
-        "a test with is in a loop",
-        function("while None is order.email:  # here", "    pass"),
-        HAS_NO_VALUE,
-        "order.email ==",
-    ),
-    (
-        "a test with is of an answer",
-        function("if ask_user('sure', 'Sure?', returns=bool) is True:  # here", "    pass"),
-        "'sure'",
-        "== True",
-    ),
-    (
-        "a test with is in a comprehension",
-        function("amounts = [part for part in (order.total, 1) if part is not None]  # here"),
-        "'total'",
-        "part != None",
-    ),
-    (
         "a test with is in a function",
         HELPER + function("if has_mail(order):", "    pass"),
         "'email'",
         "order.email != None",
-    ),
-    ("a test of a new name", function("if (mail := order.email) is None:  # here", "    pass"), "'email'", "when="),
-    (
-        "a match with None",
-        function("match order.email:", "    case None:  # here", "        pass"),
-        f"matches the field 'email' of the result of the step 'fetch_order', {HAS_NO_VALUE}",
-        "step(tool, when=…)",
-    ),
-    (
-        "a match with a class",
-        function("match order:", "    case Order(total=30.0):  # here", "        pass"),
-        "matches",
-        "when=…",
-    ),
-    (
-        "a match with a mapping",
-        function("match order:", '    case {"total": 30.0}:  # here', "        pass"),
-        "matches",
-        "when=…",
-    ),
-    (
-        "a match with a list",
-        function("match (order.email, 1):", "    case (None, _):  # here", "        pass"),
-        "matches",
-        "when=…",
-    ),
-    (
-        "a test of the type",
-        function("if isinstance(order.total, float):  # here", "    pass"),
-        "applies isinstance(…)",
-        "in a tool",
-    ),
-    (
-        "a test for a field",
-        function("if hasattr(order, 'coupon'):  # here", "    pass"),
-        "applies hasattr(…)",
-        "in a tool",
-    ),
-    (
-        "a text by repr",
-        function("step(refund)(order_id=f'{order.email!r}', amount=1.0)  # here"),
-        HAS_NO_VALUE,
-        "argument of its own",
-    ),
-    (
-        "a text of a list",
-        function("ask_user('sure', f'Refund {[order.total]}?')  # here"),
-        HAS_NO_VALUE,
-        "argument of its own",
-    ),
-    (
-        "a library function",
-        function("import json", "json.dumps({'total': order.total})  # here"),
-        "no value",
-        "in a tool",
-    ),
-    (
-        "references that are joined",
-        function("', '.join(order.email)  # here"),
-        "can only join an iterable. A reference has no value",
-        "in a tool",
-    ),
-    (
-        "a field that is set",
-        function("order.total = 5  # here"),
-        "has no attribute 'total'",
-        "in a tool",
-    ),
-    (
-        "a log of a reference",
-        function("import logging", "logging.warning('%s', order)  # here"),
-        "makes text",
-        "argument of its own",
-    ),
-    (
-        "try around a step",
-        function("try:", f"    {PAY % ''}", "except Exception:", "    pass"),
-        "'refund' is in a try block",
-        "in the tool",
-    ),
-    (
-        "finally around a step",
-        function("try:", f"    {PAY % ''}", "finally:", "    print()"),
-        "is in a try block",
-        "retry=…",
-    ),
-    (
-        "try around a function with a step",
-        function("def pay() -> None:", f"    {PAY % ''}", "try:", "    pay()", "except Exception:", "    pass"),
-        "is in a try block",
-        "retry=…",
-    ),
-    (
-        "try around a list of steps",
-        function(
-            "try:",
-            "    [step(refund, name=f'r{i}')(order_id='A', amount=1.0) for i in (1, 2)]  # here",
-            "except OSError:",
-            "    pass",
-        ),
-        "is in a try block",
-        "retry=…",
-    ),
-    (
-        "a caught error",
-        function("try:", "    bool(order.total)  # here", "except TypeError:", "    pass"),
-        HAS_NO_VALUE,
-        "when=…",
-    ),
-    (
-        "with around a step",
-        function("import contextlib", "with contextlib.suppress(Exception):", f"    {PAY % ''}"),
-        "'refund' is in a with block",
-        "Depends",
-    ),
-    ("yield in a workflow", function("yield order"), "runs once", "leave out yield"),
-    (
-        "& without parentheses",
-        function(PAYS % "order.total > 10 & exists(order.email)"),
-        "combines 10",
-        "each comparison in parentheses",
-    ),
-    (
-        "| without parentheses",
-        function(PAYS % "order.email == 'a' | exists(order.email)"),
-        "combines 'a'",
-        "in parentheses",
-    ),
-    (
-        "& before a comparison",
-        function(PAYS % "exists(order.email) & order.total > 10"),
-        "compares the condition",
-        "in parentheses",
-    ),
-    (
-        "& before ==",
-        function(PAYS % "exists(order.email) & order.email == 'a'"),
-        "compares the condition",
-        "in parentheses",
-    ),
-    ("~ without parentheses", function(PAYS % "~order.total > 10"), "compares the condition", "in parentheses"),
-    (
-        "a condition as an argument",
-        function("step(refund)(order_id=order_id, amount=order.total > 1)  # here"),
-        "'amount' is given the condition fetch_order.total > 1",
-        "step(tool, when=…)(…)",
-    ),
-    (
-        "an option in the second parentheses",
-        function("step(refund)(order_id=order_id, amount=1.0, when=exists(order.email))  # here"),
-        "'when' is given the condition",
-        "step(tool, when=…)(…)",
-    ),
-    (
-        "retry in the second parentheses",
-        function("step(refund)(order_id=order_id, amount=1.0, retry=Retry())  # here"),
-        "'retry' is an option of the step",
-        "step(refund, retry=…)(…)",
-    ),
-    (
-        "each in the second parentheses",
-        function("step('refund')(order_id=item(), amount=1.0, each=order.lines)  # here"),
-        "'each' is an option of the step",
-        "step(refund, each=…)(…)",
-    ),
-    (
-        "an argument in the first parentheses",
-        function("step(refund, amount=1.0)(order_id=order_id)  # here"),
-        "'amount' is an argument of the tool 'refund'",
-        "step(refund)(amount=…)",
-    ),
-    (
-        "a field of a step that is not called",
-        function("other = step(fetch_order, name='other')  # here", REFUND % "other.total"),
-        "step(fetch_order) has no call",
-        "step(fetch_order)(…)",
-    ),
-    (
-        "an element of a step that is not called",
-        function("other = step(fetch_order, name='other')  # here", REFUND % "other['total']"),
-        "step(fetch_order) has no call",
-        "step(fetch_order)(…)",
-    ),
-    (
-        "a condition on a step that is not called",
-        function("sure = step(fetch_order, name='other')  # here", PAYS.removesuffix("  # here") % "sure == 1"),
-        "step(fetch_order) has no call",
-        "step(fetch_order)(…)",
-    ),
-    (
-        "a step before the result that it needs",
-        function(f"{REFUND % 'other.total'}  # here", "other = step(fetch_order, name='other')(order_id=order_id)"),
-        "uses 'other' before it has a value",
-        "move the line",
     ),
     (
         "a tool that is defined later",
@@ -1195,7 +624,6 @@ OF_PYTHON = (
         "uses 'send_mail', which is not defined yet",
         "before the workflow",
     ),
-    ("a workflow in itself", function("step(refund_order)(order_id=order_id)  # here"), "cannot call itself", "each=…"),
     (
         "another workflow as a step",
         OTHER_WORKFLOW + function("step(look_up)(order_id=order_id)  # here"),
@@ -1230,8 +658,344 @@ IN_FUNCTIONS = (
     ),
 )
 
+# The blocks below have a mistake after each comment `# NAME (KIND): TEXT … TEXT -> REMEDY`: texts that the message must
+# contain, and its remedy. The kind is `warning` or `at run`.
+WORKFLOW_BODIES = r"""
+# a misspelt argument in a fixed text (warning): step 'refund' … {orderid} … 'order_id' -> did you mean 'order_id'?
+step(refund)(order_id='A-{orderid}', amount=1.0)  # here
+# a result in a fixed text (warning): {total} in the text for 'order_id' -> give results to parameters
+step(refund)(order_id='A {total} B', amount=1.0)  # here
+# a field of a result in a fixed text (warning): {order.total} in the text for 'order_id' -> give results to parameters
+step(refund)(order_id='A {order.total} B', amount=1.0)  # here
+# a format in a fixed text (warning): {order_id:>10} in the text for 'order_id' -> write {order_id}
+step(refund)(order_id='{"a": 1} {order_id:>10} {color:red}', amount=1.0)  # here
+# a field of an argument in guidance (warning): no argument fills {order_id[0]} in its guidance -> write {order_id}
+step(refund, guidance='Refund {order_id[0]}.')(order_id='A', amount=1.0)  # here
+# a text for a number in a function (at run): workflow 'refund_order' … 'ten' … 'amount' -> its type
+step(refund)(order_id=order_id, amount='ten')  # here
+# a whole output for a number in a function (at run): workflow 'refund_order' … the output of 'fetch_order' is an object
+# … takes a number -> another field
+step(refund)(order_id=order_id, amount=order)  # here
+# a text of an output for a number in a function (warning): workflow 'refund_order' … 'email' … is a string -> another
+# field
+step(refund)(order_id=order_id, amount=order.email)  # here
+# an answer for a text (at run): workflow 'refund_order' … the answer 'sure' is true or false -> change one
+sure = ask_user("sure", "Sure?", returns=bool)
+step(refund)(order_id=sure, amount=order.total)  # here
+# a misspelt argument in guidance in a function (warning): workflow 'refund_order' … {oder_id} -> mean 'order_id'?
+step(refund, guidance='Mind {oder_id}')(order_id=order_id, amount=order.total)  # here
+# a misspelt argument in a URI in a function: workflow 'refund_order' … {oder_id} -> mean 'order_id'?
+fetch('policy', 'docs://{oder_id}')  # here
+# a misspelt argument in a question in a function: workflow 'refund_order' … {oder_id} -> mean 'order_id'?
+ask_user('sure', 'Refund {oder_id}?')  # here
+# a required argument that nothing supplies in a function (warning): workflow 'refund_order' … 'amount' of 'refund' …
+# pauses -> ask_model('amount', '…') or ask_user('amount', '…')
+step(refund)(order_id=order_id)  # here
+# a misspelt field in brackets: workflow 'refund_order' … 'totl' -> mean 'total'?
+step(refund)(order_id=order_id, amount=order["totl"])  # here
+# a misspelt field as an attribute: workflow 'refund_order' … 'totl' -> mean 'total'?
+step(refund)(order_id=order_id, amount=order.totl)  # here
+# an index of an object: workflow 'refund_order' … '0' -> it has total, email
+step(refund)(order_id=order_id, amount=order[0])  # here
+# a question with the name of an argument: 'order_id' -> name
+ask_user('order_id', 'Which?')  # here
+# a question without a name: ask_user() missing 1 required positional argument: 'question' ->
+ask_user('Sure?')  # here
+# a question before its name: 'Is it so?' -> name before
+ask_user('Is it so?', 'so')  # here
+# a type of answers as a text: returns='bool' -> write returns=bool
+ask_user('sure', 'Sure?', returns='bool')  # here
+# a list of answers: ['yes', 'no'] is not -> Literal['yes', 'no']
+ask_user('sure', 'Sure?', returns=['yes', 'no'])  # here
+# a misspelt option of a step: 'retries' ->
+step(refund, retries=3)(order_id=order_id, amount=order.total)  # here
+# a condition as a text: 'total > 1' -> order["total"] > 100
+step(refund, when='total > 1')(order_id=order_id, amount=order.total)  # here
+# a lambda as a tool: lambda -> write a function with def
+step(lambda sku: sku)(sku=order_id)  # here
+# a step that is not called: step(refund) has no call -> step(refund)(…)
+step(refund)  # here
+# two steps without names: 'fetch_order' -> name='fetch_order_2'
+step(fetch_order)(order_id='A')  # here
+# a test with is not: tests with 'is not' the field 'email' -> step(tool, when=order.email != None)
+if order.email is not None:  # here
+    step(refund)(order_id=order_id, amount=order.total)
+# a test with is in a loop: which has no value before the workflow runs -> order.email ==
+while None is order.email:  # here
+    pass
+# a test with is of an answer: 'sure' -> == True
+if ask_user('sure', 'Sure?', returns=bool) is True:  # here
+    pass
+# a test with is in a comprehension: 'total' -> part != None
+amounts = [part for part in (order.total, 1) if part is not None]  # here
+# a test of a new name: 'email' -> when=
+if (mail := order.email) is None:  # here
+    pass
+# a match with None: matches the field 'email' of the result of the step 'fetch_order', which has no value before the
+# workflow runs -> step(tool, when=…)
+match order.email:
+    case None:  # here
+        pass
+# a match with a class: matches -> when=…
+match order:
+    case Order(total=30.0):  # here
+        pass
+# a match with a mapping: matches -> when=…
+match order:
+    case {"total": 30.0}:  # here
+        pass
+# a match with a list: matches -> when=…
+match (order.email, 1):
+    case (None, _):  # here
+        pass
+# a test of the type: applies isinstance(…) -> in a tool
+if isinstance(order.total, float):  # here
+    pass
+# a test for a field: applies hasattr(…) -> in a tool
+if hasattr(order, 'coupon'):  # here
+    pass
+# a text by repr: which has no value before the workflow runs -> argument of its own
+step(refund)(order_id=f'{order.email!r}', amount=1.0)  # here
+# a text of a list: which has no value before the workflow runs -> argument of its own
+ask_user('sure', f'Refund {[order.total]}?')  # here
+# a library function: no value -> in a tool
+import json
+json.dumps({'total': order.total})  # here
+# references that are joined: can only join an iterable. A reference has no value -> in a tool
+', '.join(order.email)  # here
+# a field that is set: has no attribute 'total' -> in a tool
+order.total = 5  # here
+# a log of a reference: makes text -> argument of its own
+import logging
+logging.warning('%s', order)  # here
+# try around a step: 'refund' is in a try block -> in the tool
+try:
+    step(refund)(order_id=order_id, amount=order.total)  # here
+except Exception:
+    pass
+# finally around a step: is in a try block -> retry=…
+try:
+    step(refund)(order_id=order_id, amount=order.total)  # here
+finally:
+    print()
+# try around a function with a step: is in a try block -> retry=…
+def pay() -> None:
+    step(refund)(order_id=order_id, amount=order.total)  # here
+try:
+    pay()
+except Exception:
+    pass
+# try around a list of steps: is in a try block -> retry=…
+try:
+    [step(refund, name=f'r{i}')(order_id='A', amount=1.0) for i in (1, 2)]  # here
+except OSError:
+    pass
+# a caught error: which has no value before the workflow runs -> when=…
+try:
+    bool(order.total)  # here
+except TypeError:
+    pass
+# with around a step: 'refund' is in a with block -> Depends
+import contextlib
+with contextlib.suppress(Exception):
+    step(refund)(order_id=order_id, amount=order.total)  # here
+# yield in a workflow: runs once -> leave out yield
+yield order
+# & without parentheses: combines 10 -> each comparison in parentheses
+step(refund, when=order.total > 10 & exists(order.email))(order_id=order_id, amount=order.total)  # here
+# | without parentheses: combines 'a' -> in parentheses
+step(refund, when=order.email == 'a' | exists(order.email))(order_id=order_id, amount=order.total)  # here
+# & before a comparison: compares the condition -> in parentheses
+step(refund, when=exists(order.email) & order.total > 10)(order_id=order_id, amount=order.total)  # here
+# & before ==: compares the condition -> in parentheses
+step(refund, when=exists(order.email) & order.email == 'a')(order_id=order_id, amount=order.total)  # here
+# ~ without parentheses: compares the condition -> in parentheses
+step(refund, when=~order.total > 10)(order_id=order_id, amount=order.total)  # here
+# a condition as an argument: 'amount' is given the condition fetch_order.total > 1 -> step(tool, when=…)(…)
+step(refund)(order_id=order_id, amount=order.total > 1)  # here
+# an option in the second parentheses: 'when' is given the condition -> step(tool, when=…)(…)
+step(refund)(order_id=order_id, amount=1.0, when=exists(order.email))  # here
+# retry in the second parentheses: 'retry' is an option of the step -> step(refund, retry=…)(…)
+step(refund)(order_id=order_id, amount=1.0, retry=Retry())  # here
+# each in the second parentheses: 'each' is an option of the step -> step(refund, each=…)(…)
+step('refund')(order_id=item(), amount=1.0, each=order.lines)  # here
+# an argument in the first parentheses: 'amount' is an argument of the tool 'refund' -> step(refund)(amount=…)
+step(refund, amount=1.0)(order_id=order_id)  # here
+# a field of a step that is not called: step(fetch_order) has no call -> step(fetch_order)(…)
+other = step(fetch_order, name='other')  # here
+step(refund)(order_id=order_id, amount=other.total)
+# an element of a step that is not called: step(fetch_order) has no call -> step(fetch_order)(…)
+other = step(fetch_order, name='other')  # here
+step(refund)(order_id=order_id, amount=other['total'])
+# a condition on a step that is not called: step(fetch_order) has no call -> step(fetch_order)(…)
+sure = step(fetch_order, name='other')  # here
+step(refund, when=sure == 1)(order_id=order_id, amount=order.total)
+# a step before the result that it needs: uses 'other' before it has a value -> move the line
+step(refund)(order_id=order_id, amount=other.total)  # here
+other = step(fetch_order, name='other')(order_id=order_id)
+# a workflow in itself: cannot call itself -> each=…
+step(refund_order)(order_id=order_id)  # here
+"""
+"""The lines of a workflow function after its first step, whose result is `order`."""
+
+STEP_LISTS = r"""
+# an unknown argument in a constant (warning): {oder_id} -> did you mean 'order_id'?
+ToolStep("fetch", {"order_id": constant("{oder_id} {order_id}")}, tool=fetch_order)  # here
+# a misspelt tool: step 'fetch' … 'fetch_ordr' -> did you mean 'fetch_order'?
+ToolStep("fetch", tool="fetch_ordr", arguments={"order_id": prompt_arg("order_id")})  # here
+# a tool that is called rather than named: step 'fetch' … tool -> without calling it
+ToolStep("fetch", tool=fetch_order("A-17"), arguments={"order_id": prompt_arg("order_id")})  # here
+# an unknown keyword of a step: ToolStep.__init__() … 'tol'. Did you mean 'tool'? ->
+ToolStep("fetch", tol=fetch_order)  # here
+# a step without a name: Step.__init__() … 'name' ->
+ToolStep(tool=fetch_order)  # here
+# two steps of each other's outputs: step 'a' … 'b' … each other -> one of them
+ToolStep("a", tool=fetch_order, arguments={"order_id": step_output("b", "email")})  # here
+ToolStep("b", tool=fetch_order, arguments={"order_id": step_output("a", "email")})
+# a step's name twice: step 'fetch' … two steps -> unique
+FETCH
+ToolStep("fetch", tool=refund, binding="paid")  # here
+# a resource's placeholder without a source: step 'policy' … {oder_id} -> did you mean 'order_id'?
+FETCH
+Fetch("policy", resources=["policy://{oder_id}"])  # here
+# a text for a number (at run): step 'pay' … 'refund' … 'ten' … 'amount' … number -> its type
+FETCH
+ToolStep("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": constant("ten")})  # here
+# a misspelt argument in guidance (warning): step 'fetch' … {oder_id} … guidance -> did you mean 'order_id'?
+ToolStep("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("order_id")}, guidance="{oder_id}")  # here
+# a whole output for a number (at run): workflow 'refund_order' … the output of 'fetch_order' is an object … takes a
+# number -> another field
+FETCH
+ToolStep("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": step_output("order")})  # here
+# a required argument that nothing supplies (warning): workflow 'refund_order' … 'amount' of 'refund' … pauses ->
+# ask_model('amount', '…') or ask_user('amount', '…')
+FETCH
+ToolStep("pay", tool=refund, arguments={"order_id": prompt_arg("order_id")})  # here
+"""
+"""The steps of a workflow, one a line."""
+
+EXPECTATION = re.compile(r"(.+?)(?: \((warning|at run)\))?: (.+?) ->(.*)")
+
+
+def mistakes_in(block: str, build: Callable[..., str]) -> Iterator[Mistake]:
+    """Yield the mistakes of a block. `build` makes the source of a mistake from its lines."""
+    comments: list[str] = []
+    lines: list[str] = []
+    for line in [*block.strip().splitlines(), "# "]:
+        if not line.startswith("# "):
+            lines.append(line)
+            continue
+        if lines:
+            expectation = EXPECTATION.fullmatch(" ".join(comments))
+            assert expectation, comments
+            name, kind, says, remedy = expectation.groups()
+            source, texts = build(*lines), tuple(says.split(" … "))
+            yield Mistake(name, source, texts, remedy.strip(), warning=kind == "warning", at_run=kind == "at run")
+            comments, lines = [], []
+        comments.append(line.removeprefix("# "))
+
+
+SERVER_LINES = r'''
+# an approval without a group: Approval(audience='' -> a group
+from mcp_baton import Approval
+
+TREASURY = Approval(message='Pay?')  # here
+# a misspelt field of an approval: Unexpected keyword argument 'mesage' … TREASURY = ->
+from mcp_baton import Approval
+
+TREASURY = Approval('treasury', mesage='Pay?')  # here
+# a callback without its type: Missing required argument 'returns' … CALLBACK = ->
+from mcp_baton import Callback
+
+CALLBACK = Callback()  # here
+# a parameter without a type (warning): no type and no description of 'sku' -> sku: Annotated[str,
+@server.tool  # here
+def stock(sku) -> int:
+    """Count."""
+    return 1
+# a tool without a return type (warning): tool 'stock' has no return type -> write -> and a type
+@server.tool  # here
+def stock(sku: Annotated[str, "Which"]):
+    """Count."""
+    return 1
+# an asynchronous generator as a tool: tool 'lines' … asynchronous generator -> list
+@server.tool  # here
+async def lines(order_id: str) -> AsyncIterator[str]:
+    yield "one"
+# a tool without a docstring (warning): tool 'stock' … description -> docstring
+@server.tool  # here
+def stock(sku: Annotated[str, "Which"]) -> int:
+    return 1
+# a name that hosts refuse: 'stock.count' … 1 to 64 -> stock_count
+@server.tool(name="stock.count")  # here
+def stock() -> int:
+    """Count."""
+    return 1
+# a name that hosts cut off (warning): 'count_what_is_left_in_the_stock_of_all_our_warehouses' … 53 characters ->
+# shorter
+@server.tool(name="count_what_is_left_in_the_stock_of_all_our_warehouses")  # here
+def stock() -> int:
+    """Count."""
+    return 1
+# a name twice: tool 'refund' … already taken -> another
+@server.tool(name="refund")  # here
+def refund_again() -> int:
+    """Refund."""
+    return 1
+# a tool's name as the decorator's first argument: 'stock' … function -> name='stock'
+@server.tool("stock")  # here
+def count() -> int:
+    """Count."""
+    return 1
+# a prompt's name as the decorator's first argument: 'greet' … function -> name='greet'
+@server.prompt("greet")  # here
+def greeting() -> str:
+    """Greet."""
+    return ""
+# a resource without its URI: resource … URI -> @server.resource('
+@server.resource  # here
+def faq() -> str:
+    """Often asked."""
+    return ""
+# a URI with another name than its function's: docs://{topic} … topics -> did you mean
+@server.resource("docs://{topic}")  # here
+def docs(topics: str) -> str:
+    """Docs."""
+    return ""
+# an unknown option of a tool: tool 'stock' … 'titel' -> did you mean 'title'?
+@server.tool(titel="Stock")  # here
+def stock() -> int:
+    """Count."""
+    return 1
+# an unknown value of an option: tool 'stock' … 'optionl' -> did you mean 'optional'?
+@server.tool(task="optionl")  # here
+def stock() -> int:
+    """Count."""
+    return 1
+# a completion without saying of what: Server.completion() missing … 'argument' ->
+@server.completion  # here
+def ids(text: str) -> list[str]:
+    return []
+# one step that is in no list: workflow 'w' … steps -> steps=[
+server.add_workflow(Workflow(name="w", description="d", steps=FETCH))  # here
+# a name before a workflow's keywords: Workflow.__init__() takes 1 positional argument ->
+server.add_workflow(Workflow("refund_order", "refund an order", steps=[FETCH]))  # here
+# a function in the place of a workflow: add_workflow … refund -> Workflow(name=
+server.add_workflow(refund)  # here
+# a workflow that is added after the handler is made: workflow 'refunds' … closed the server -> add it before that call
+lambda_handler = handler(server)
+refunds = Workflow(name="refunds", description="refund", arguments=[ORDER_ID], steps=[FETCH])
+server.add_workflow(refunds)  # here
+'''
+"""Lines of a server."""
+
+
+def server_lines(*lines: str) -> str:
+    return "\n".join(lines) + "\n"
+
+
 MISTAKES = (
-    *(Mistake(name, source, says, remedy, warning=True) for name, source, says, remedy in SUGGESTIONS),
+    *mistakes_in(SERVER_LINES, server_lines),
     *APPROVALS,
     *IN_TABLES,
     *TYPES,
@@ -1242,6 +1006,8 @@ MISTAKES = (
     *FILES,
     *RUNS,
     *IN_FUNCTIONS,
+    *mistakes_in(WORKFLOW_BODIES, function),
+    *mistakes_in(STEP_LISTS, flow),
 )
 
 
