@@ -13,14 +13,14 @@ from typing import Any
 
 from mcp_baton import Approval, Context, Server, ToolStep, Workflow, constant
 from mcp_baton.local.dynamodb import http_client
-from mcp_baton.protocol.json import loads
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.attributes import decode
 from tests.fakes import FunctionContext
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 from tests.support.approvals import approvals_of, approver, decide
 from tests.support.background import Time, container
-from tests.support.client import Client, Table
+from tests.support.client import Client, JsonDict, Table
+from tests.support.killed import Killer, answer_in_forks
 
 SETTINGS = Settings(table="tasks", state_key=b"0" * 32)
 AMOUNTS = (1, 2)
@@ -30,25 +30,11 @@ DIES_AFTER_EFFECTS = "dies-after-effects"
 """While this file exists, each process is killed after its effect, before anything else is written."""
 
 
-class Killer:
-    """Kills its process at a point: before or after a request to DynamoDB, before or after the effect."""
-
-    def __init__(self, points: int | None) -> None:
-        self.points = points
-
-    def point(self, **_: object) -> None:
-        if self.points is None:
-            return
-        self.points -= 1
-        if self.points < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 class Payments:
     """A server whose tool writes its effects to a folder."""
 
     def __init__(self, folder: Path, table: Table) -> None:
-        self.folder, self.table, self.killer = folder, table, Killer(None)
+        self.folder, self.table, self.killer = folder, table, Killer()
 
     def pay(self, amount: int, ctx: Context) -> str:
         """Pay an amount, once for each idempotency key."""
@@ -101,26 +87,15 @@ def warm_up(folder: Path) -> None:
 
 
 def main(url: str, folder: Path) -> None:
-    """Handle each event on standard input in a fork. This process has one thread."""
     client = http_client(url)
     payments = Payments(folder, Table(client, "tasks"))
     server = payments.server()
     warm_up(folder)
-    for line in sys.stdin:
-        order: Any = loads(line)
-        child = os.fork()
-        if child == 0:
-            payments.killer.points = order["kill"]
-            events = client.meta.events
-            events.register("before-send.dynamodb", payments.killer.point)
-            events.register("after-call.dynamodb", payments.killer.point)
-            handler = container(server, payments.table, SETTINGS, Time(order["time_s"]))
-            answer = handler(order["event"], FunctionContext(lambda: 60_000))
-            (folder / "answer").write_text(json.dumps(answer))
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        sys.stdout.flush()
+
+    def answer(event: JsonDict, time: Time) -> object:
+        return container(server, payments.table, SETTINGS, time)(event, FunctionContext(lambda: 60_000))
+
+    answer_in_forks(client, folder, payments.killer, answer)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,18 @@
 """A process that handles each event in a fork, which kills itself at the point that test_kills.py chooses."""
 
 import json
-import os
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from mcp_baton import Callback, Context, Server, ToolStep, Wait, Workflow, step_output
 from mcp_baton.local.dynamodb import http_client
-from mcp_baton.protocol.json import JsonObject, loads
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
-from tests.approvals.killed import Killer
 from tests.fakes import FunctionContext
 from tests.support.background import Time, container
-from tests.support.client import Table
+from tests.support.client import JsonDict, Table
+from tests.support.killed import Killer, answer_in_forks
 
 BASE_URL = "https://api.example.com"
 SETTINGS = Settings(table="tasks", state_key=b"0" * 32, base_url=BASE_URL)
@@ -55,24 +53,14 @@ class Signatures:
 
 
 def main(url: str, folder: Path) -> None:
-    """Handle each event on standard input in a fork. This process has one thread."""
-    client, killer, signatures = http_client(url), Killer(None), Signatures(folder)
+    client, signatures = http_client(url), Signatures(folder)
     client.describe_table(TableName="tasks")  # initializes the client before the forks
-    for line in sys.stdin:
-        order: Any = loads(line)
-        child = os.fork()
-        if child == 0:
-            killer.points = order["kill"]
-            client.meta.events.register("before-send.dynamodb", killer.point)
-            client.meta.events.register("after-call.dynamodb", killer.point)
-            time = Time(order["time_s"])
-            handler = container(signatures.server, Table(client, "tasks"), SETTINGS, time, signatures)
-            answer = handler(order["event"], FunctionContext(lambda: 60_000))
-            (folder / "answer").write_text(json.dumps(answer))
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        sys.stdout.flush()
+
+    def answer(event: JsonDict, time: Time) -> object:
+        handler = container(signatures.server, Table(client, "tasks"), SETTINGS, time, signatures)
+        return handler(event, FunctionContext(lambda: 60_000))
+
+    answer_in_forks(client, folder, Killer(), answer)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,22 @@
 run."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.memory_dynamodb import MemoryDynamoDB, loopback_server, memory_client
 from tests.support.background import Time
 from tests.support.client import JsonDict, Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 
 class Killed(Exception):
@@ -68,3 +72,35 @@ def run_module[P: Processes](module: str, folder: Path, kind: type[P]) -> Iterat
             yield kind(Table(client, "tasks"), folder, process)
             assert process.stdin
             process.stdin.close()
+
+
+class Killer:
+    """Kills its process at a point: before or after a request to DynamoDB, before or after the effect."""
+
+    def __init__(self) -> None:
+        self.points: int | None = None
+
+    def point(self, **_: object) -> None:
+        if self.points is None:
+            return
+        self.points -= 1
+        if self.points < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def answer_in_forks(
+    client: "DynamoDBClient", folder: Path, killer: Killer, answer: Callable[[JsonDict, Time], object]
+) -> None:
+    """Answer each event on standard input in a fork. This process has one thread."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            killer.points = order["kill"]
+            client.meta.events.register("before-send.dynamodb", killer.point)
+            client.meta.events.register("after-call.dynamodb", killer.point)
+            (folder / "answer").write_text(json.dumps(answer(order["event"], Time(order["time_s"]))))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
