@@ -164,14 +164,3 @@ def test_a_task_of_a_workflow_says_what_became_of_its_approval(jobs: Background,
     assert "waits for an approval" not in text
     assert "cannot decide" not in text
     assert how == "withdrawn" or "approvalRequired" not in text
-
-
-def test_a_completed_background_call_does_not_say_that_it_waits(jobs: Background) -> None:
-    task = jobs.begin("refund", {"amount": 250.0})
-    jobs.work()
-    end(jobs, "approved")
-    assert jobs.work() == "completed"
-    for reader in ALL_READERS:
-        text = json.dumps(reader(jobs, task))
-        assert "completed" in text
-        assert "waits for an approval" not in text

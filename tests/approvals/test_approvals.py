@@ -51,17 +51,6 @@ def test_a_run_pauses_and_continues_after_the_approval(baton: Connect, era: Era)
     assert bank.amounts == [250.0]
 
 
-def test_a_resume_before_the_decision_pauses_at_the_same_approval(baton: Connect, era: Era) -> None:
-    bank = Bank()
-    client = baton(bank.server, era=era)
-    run = client.call_workflow("refund", ORDER)
-    resumed_run = client.call_workflow("refund", task=run.task_id)
-
-    assert resumed_run.pause is not None
-    assert [resumed_run.pause.approval_id] == waiting_ids(client)
-    assert bank.payments == []
-
-
 def test_a_denied_call_stays_denied_and_names_the_reason(baton: Connect, era: Era) -> None:
     bank = Bank()
     client = baton(bank.server, era=era)
@@ -92,28 +81,6 @@ def test_a_continuation_needs_the_approval_of_its_step_and_is_recorded_only_if_i
     assert (result.is_error, result.steps, bank.amounts) == (False, {"fetch": "completed", "pay": "completed"}, [250.0])
 
 
-def test_a_repeated_continuation_needs_another_approval(baton: Connect, era: Era) -> None:
-    bank = Bank()
-    client = baton(bank.server, era=era)
-    run = client.call_workflow("refund", ORDER)
-    approve_all(client)
-    client.call_tool("pay", CALL, task=run.task_id)
-    second_call = client.call_tool("pay", CALL, task=run.task_id)
-
-    assert (second_call.is_error, len(waiting_ids(client)), bank.amounts) == (True, 1, [250.0])
-
-
-def test_a_call_without_a_task_needs_an_approval_each_time(baton: Connect, era: Era) -> None:
-    bank = Bank()
-    client = baton(bank.server, era=era)
-    for _ in range(2):
-        assert client.call_tool("pay", CALL).is_error
-        approve_all(client)
-        assert not client.call_tool("pay", CALL).is_error
-
-    assert bank.amounts == [250.0, 250.0]
-
-
 def test_a_denied_call_without_a_task_can_be_requested_again_after_its_expiry(baton: Connect) -> None:
     client = baton(Bank().server)
     client.call_tool("pay", CALL)
@@ -123,54 +90,6 @@ def test_a_denied_call_without_a_task_can_be_requested_again_after_its_expiry(ba
     client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
     assert "waits for an approval" in client.call_tool("pay", CALL).text
     assert len(waiting_ids(client)) == 1
-
-
-def test_an_expired_approval_cannot_be_decided_or_used_and_is_requested_again(baton: Connect) -> None:
-    client = baton(Bank().server)
-    run = client.call_workflow("refund", ORDER)
-    [first] = waiting_ids(client)
-    client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
-    with pytest.raises(Exception, match="HTTP 410"):
-        kim(client).approve(first)
-    paused_run = client.call_workflow("refund", task=run.task_id)
-    [second] = waiting_ids(client)
-
-    assert (paused_run.pause and paused_run.pause.type, first != second) == ("approvalRequired", True)
-
-
-def test_an_approved_call_cannot_run_after_the_expiry(baton: Connect) -> None:
-    bank = Bank()
-    client = baton(bank.server)
-    client.call_tool("pay", CALL)
-    approve_all(client)
-    client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
-
-    assert "waits for an approval" in client.call_tool("pay", CALL).text
-    assert (bank.payments, len(waiting_ids(client))) == ([], 1)
-
-
-def test_the_resume_of_a_run_that_died_before_it_stored_the_outcome_uses_the_same_approval(baton: Connect) -> None:
-    bank, client, run = approved_run(baton)
-    with client.killed_after("pay"):
-        client.call_workflow("refund", task=run.task_id)
-    client.clock.advance(60)
-
-    assert client.call_workflow("refund", task=run.task_id).completed
-    assert len({key for _, _, key in bank.payments}) == 1
-    assert bank.amounts == [250.0, 250.0]
-
-
-def test_a_failed_attempt_whose_outcome_is_stored_has_used_its_approval(baton: Connect) -> None:
-    bank, client, run = approved_run(baton)
-    bank.is_down["pay"] = True
-    first = client.call_workflow("refund", task=run.task_id)
-    bank.is_down["pay"] = False
-    second = client.call_workflow("refund", task=run.task_id)
-
-    assert [resume.pause and resume.pause.type for resume in (first, second)] == ["toolError", "approvalRequired"]
-    approve_all(client)
-    assert client.call_workflow("refund", task=run.task_id).completed
-    assert len(bank.payments) == 2
 
 
 def test_the_approval_of_a_failed_attempt_is_not_used_again_after_the_arguments_changed_twice(baton: Connect) -> None:
@@ -382,27 +301,6 @@ def test_an_approval_does_not_outlive_its_task(baton: Connect) -> None:
     assert abs(end - start - timedelta(hours=3)) < timedelta(seconds=1)
 
 
-def test_a_continuation_that_asks_its_client_keeps_its_approval(baton: Connect, era: Era) -> None:
-    server, payments = Server("bank", task_ids="text"), list[int]()
-
-    @server.tool(approval=Approval("refunds"))
-    def pay(ctx: Context) -> str:
-        schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
-        answer: Any = ctx.elicit("n", "How many?", schema).content["n"]
-        payments.append(answer)
-        return "paid"
-
-    server.add_workflow(Workflow(name="refund", description="refund", steps=[ToolStep("pay", tool="pay")]))
-    client = baton(server, era=era)
-    client.answers({"n": {"n": 3}})
-    run = client.call_workflow("refund")
-    approve_all(client)
-    continuation = client.call_tool("pay", task=run.task_id)
-
-    assert (continuation.is_error, continuation.steps, payments) == (False, {"pay": "completed"}, [3])
-    assert waiting_ids(client) == []
-
-
 def test_a_call_that_needed_no_approval_is_not_recorded_as_a_step_that_needs_one(baton: Connect) -> None:
     server = Server("bank")
 
@@ -420,27 +318,6 @@ def test_a_call_that_needed_no_approval_is_not_recorded_as_a_step_that_needs_one
     client.call_tool("pay", task=run.task_id)
 
     assert client.call_workflow("refund", task=run.task_id).steps == {"a": "completed", "b": "pending"}
-
-
-def test_the_retries_of_one_attempt_share_an_approval(baton: Connect) -> None:
-    attempts: list[int] = []
-    server = Server("bank")
-
-    @server.tool(approval=Approval("refunds"))
-    def pay() -> str:
-        attempts.append(1)
-        if len(attempts) < 3:
-            raise ToolError("busy")
-        return "paid"
-
-    step = ToolStep("pay", tool="pay", retry=Retry(attempts=3, first_s=0))
-    server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
-    client = baton(server)
-    run = client.call_workflow("refund")
-    approve_all(client)
-
-    assert client.call_workflow("refund", task=run.task_id).completed
-    assert len(attempts) == 3
 
 
 def test_a_call_needs_no_approval_if_when_returns_false(baton: Connect, era: Era) -> None:
@@ -530,17 +407,6 @@ def test_simultaneous_requests_create_one_approval(baton: Connect) -> None:
     assert len(waiting_ids(client)) == 1
 
 
-def test_one_approval_lets_one_of_many_simultaneous_calls_run(baton: Connect) -> None:
-    bank = Bank()
-    client = baton(bank.server)
-    client.call_tool("pay", CALL)
-    approve_all(client)
-    with ThreadPoolExecutor(16) as threads:
-        results = list(threads.map(lambda _: client.call_tool("pay", CALL), range(64)))
-
-    assert (sum(not result.is_error for result in results), len(bank.payments)) == (1, 1)
-
-
 def list_server(elements: int, parallel: int, **options: Any) -> tuple[Server, list[str]]:
     """Return a server whose workflow pays for each element of a list, and the list of paid orders."""
     server, payments = guarded_server()
@@ -563,20 +429,6 @@ def test_a_long_list_requests_the_next_approvals_when_earlier_ones_are_decided(b
 
     assert counts == [20, 20, 5]
     assert len(payments) == len(set(payments)) == 45
-
-
-def test_a_long_list_in_the_background_requests_the_next_approvals_when_earlier_ones_are_decided(
-    baton: Connect,
-) -> None:
-    server, payments = list_server(23, 5, background=True)
-    client = baton(server)
-    job = client.start_task("refund")
-    while not job.poll().over:
-        assert len(waiting_ids(client)) <= 20
-        approve_all(client)
-        client.clock.advance(600)
-
-    assert (job.status, len(payments), len(set(payments))) == ("completed", 23, 23)
 
 
 def test_a_denied_call_of_the_model_is_not_suggested_again(baton: Connect) -> None:
@@ -739,15 +591,6 @@ def test_an_owner_has_at_most_a_hundred_waiting_approvals_of_calls_without_a_tas
     assert "waits for an approval" in other_owner.call_tool("pay", CALL).text
     kim(client).deny(waiting_ids(client)[50])
     assert "waits for an approval" in client.call_tool("pay", {**CALL, "amount": 100}).text
-
-
-def test_a_task_has_at_most_twenty_waiting_approvals(baton: Connect) -> None:
-    client = baton(Bank().server)
-    run = client.call_workflow("refund", ORDER)
-    results = [client.call_tool("pay", {**CALL, "amount": amount}, task=run.task_id) for amount in range(20)]
-
-    assert len(waiting_ids(client)) == 20
-    assert "20 approvals of this task wait already" in results[-1].text
 
 
 @pytest.mark.parametrize("end", ["cancel", "complete"])

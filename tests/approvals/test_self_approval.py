@@ -187,24 +187,6 @@ def replace_approval(**members: Any) -> Approval:
     return Approval(**{"audience": "refunds", "message": REFUNDS.message, **members})
 
 
-@pytest.mark.parametrize("answer", [{"ok": True}, "accept", {"decision": "approve"}])
-def test_a_client_that_answers_every_elicitation_approves_nothing(baton: Connect, era: Era, answer: Any) -> None:
-    calls = list[str]()
-    server = Server("bank")
-
-    @server.tool(approval=Approval("refunds"))
-    def pay(ctx: Context) -> str:
-        ctx.elicit("ok", "Pay?", {"type": "object", "properties": {"ok": {"type": "boolean"}}})
-        calls.append("pay")
-        return "paid"
-
-    client = baton(server, era=era)
-    client.answers({"ok": answer})
-    for _ in range(3):
-        assert client.call_tool("pay").is_error
-    assert calls == []
-
-
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
@@ -315,16 +297,6 @@ def test_an_approval_of_a_call_with_an_equal_key_is_not_used(baton: Connect, mon
     assert bank.payments == []
     approve_all(client)
     assert not client.call_tool("pay", CALL).is_error
-
-
-def test_an_approval_covers_one_owner(baton: Connect) -> None:
-    bank = Bank()
-    client = baton(bank.server)
-    client.call_tool("pay", CALL)
-    approve_all(client)
-
-    assert client.as_owner("eve").call_tool("pay", CALL).is_error
-    assert bank.payments == []
 
 
 def test_an_approval_covers_one_step_of_one_task(baton: Connect, era: Era) -> None:

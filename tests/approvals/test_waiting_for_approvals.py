@@ -116,17 +116,6 @@ def test_a_poll_wakes_a_task_whose_wake_up_was_lost(jobs: Background, script: Sc
     assert (jobs.status(task), jobs.work(), script.take()) == ("working", "completed", ["refund"])
 
 
-def test_a_task_that_waits_lives_longer_than_its_approval(jobs: Background, script: Script, tool: str) -> None:
-    task = jobs.begin(tool, CALLS[tool])
-    jobs.work()
-    jobs.time.pass_s(timedelta(hours=2, minutes=59).total_seconds())
-    [approval] = approvals_of(approver(jobs.client()))
-    decide(approver(jobs.client()), approval)
-    script.take()
-
-    assert (jobs.work(), script.take(), jobs.status(task)) == ("completed", ["refund"], "completed")
-
-
 def test_an_expired_approval_is_requested_again(jobs: Background, script: Script, tool: str) -> None:
     task = jobs.begin(tool, CALLS[tool])
     jobs.work()
@@ -141,19 +130,6 @@ def test_an_expired_approval_is_requested_again(jobs: Background, script: Script
     script.take()
 
     assert (jobs.work(), script.take()) == ("completed", ["refund"])
-
-
-def test_a_cancelled_task_withdraws_its_approval(jobs: Background, tool: str) -> None:
-    task = jobs.begin(tool, CALLS[tool])
-    jobs.work()
-    person = approver(jobs.client())
-    [approval] = approvals_of(person)
-    jobs.client().task("cancel", task)
-    if tool == "refund_order":
-        jobs.client().task("cancel", approval["task"])
-
-    assert (approvals_of(person), decide(person, approval).status) == ([], 409)
-    assert [record["state"] for record in approvals_of(person, "withdrawn")] == ["withdrawn"]
 
 
 def ages(telemetry: Collector) -> list[float]:
