@@ -33,15 +33,6 @@ def question(answers: DynamoDBAnswerStore, owner: str) -> str:
     return question_id
 
 
-def test_a_question_is_open_until_it_is_answered(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
-    assert answers.answered(owner, question) is None
-
-    answers.answer(owner, question, YES)
-
-    assert answers.answered(owner, question) == YES
-    assert answers.answered(owner, question) == YES
-
-
 def deep(levels: int) -> Any:
     value: Any = 1
     for _ in range(levels):

@@ -168,19 +168,6 @@ def test_a_call_that_did_not_start_and_a_round_are_no_uses(store: Store, call: A
     assert use_again(store, call, "call:3", "call:2", UseAgain.ROUND) == (1, True)
 
 
-def test_a_denied_expired_or_different_call_is_not_used(store: Store, call: ApprovalRecord, clock: Clock) -> None:
-    denied_call = replace(call, digest="11" * 32)
-    store.approvals.decide(ask(store, denied_call), decision(denied_call, approves=False))
-    ask_and_approve(store, call)
-    # Its key is equal, but the call is different.
-    similar_call = replace(call, digest=call.digest[:-1] + "0")
-    results = [store.approvals.use(record, 0, "run:1") for record in (denied_call, similar_call)]
-    clock.ms = call.until_ms
-    results.append(store.approvals.use(call, 0, "run:1"))
-
-    assert [is_used for _, is_used in results] == [False, False, False]
-
-
 def test_a_waiting_approval_is_withdrawn_and_a_decided_one_is_not(store: Store, call: ApprovalRecord) -> None:
     record = ask(store, call)
     approved_record = ask_and_approve(store, replace(call, digest="11" * 32))

@@ -1,7 +1,6 @@
 """Claims: one run at a time owns a task, until its claim ends (docs/storage.md, Claims)."""
 
 from collections.abc import Callable
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from mcp_baton.tasks.record import LEASE_MS, Claim, StepStatus, TaskRecord, step
 from mcp_baton.tasks.store import Batch, StepWrite
 from tests.sent import Requests
 from tests.store.conftest import Clock, LostReplies
-from tests.store.fixture_types import Begin, MakeClaim, Rounds, Store, Threads
+from tests.store.fixture_types import Begin, MakeClaim, Store
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 BATCH = Batch(steps=(StepWrite(0, "s0", PENDING, COMPLETED, "value"),))
@@ -185,15 +184,6 @@ def test_renewing_a_claim_is_one_request_that_fails_after_a_takeover(
     assert error_info.value.current == claimed_task
 
 
-def test_a_renewal_after_the_release_is_refused(store: Store, begin: Begin, run: MakeClaim, clock: Clock) -> None:
-    task = begin(claim=run("a"), workflow="flow")
-    store.write(task, batch(run("a"), release=True))
-    with pytest.raises(ClaimLost):
-        store.renew(task, run("a"))
-    next_claim = store.take(task.owner, task.task_id, "flow", run("b")).claim
-    assert next_claim == replace(run("b"), number=2, ended_ms=clock.ms)
-
-
 @pytest.mark.parametrize("release", [True, False], ids=["end", "checkpoint"])
 def test_a_run_without_the_claim_cannot_write(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, release: bool
@@ -221,38 +211,11 @@ def test_a_checkpoint_renews_the_claim(store: Store, begin: Begin, run: MakeClai
     assert store.write(task, batch(run("a"))).claim == Claim("a", run("a").until_ms, 1)
 
 
-def test_a_run_with_an_expired_claim_can_end_if_no_other_run_took_over(
-    store: Store, begin: Begin, run: MakeClaim, clock: Clock
-) -> None:
-    claim = run("a")
-    task = begin(claim=claim, workflow="flow")
-    clock.ms += LEASE_MS * 10
-    assert store.write(task, batch(claim, release=True)).variables["by"] == "a"
-
-
 def test_a_continuation_needs_no_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
     assert store.write(task, BATCH).claim == task.claim
     with pytest.raises(Conflict):
         store.write(task, Batch(steps=BATCH.steps, claim=run("a"), release=True))
-
-
-def test_one_of_several_simultaneous_takers_gets_the_task(
-    store: Store, begin: Begin, run: MakeClaim, threads: Threads, rounds: Rounds
-) -> None:
-    for _ in rounds(8):
-        task, barrier = begin(workflow="flow"), Barrier(8)
-
-        def take(name: int, task: TaskRecord = task, barrier: Barrier = barrier) -> str | None:
-            barrier.wait(60)
-            try:
-                claimed_task = store.take(task.owner, task.task_id, "flow", run(f"r{name}"))
-            except TaskHeld:
-                return None
-            return claimed_task.claim.id if claimed_task.claim else ""
-
-        [winner] = [name for name in threads.map(take, range(8)) if name is not None]
-        assert (store.get(task.owner, task.task_id).claim or run("none")).id == winner
 
 
 def test_a_run_without_claim_response_has_no_claim_after_a_takeover(

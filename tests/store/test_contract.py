@@ -211,13 +211,6 @@ def test_a_batch_is_written_as_a_whole(store: Store, owner: str, begin: Begin) -
     }
 
 
-def test_a_batch_with_a_result_completes_the_task(store: Store, owner: str, begin: Begin) -> None:
-    result = {"completed": True, "steps_completed": 1}
-    task = store.write(begin(), Batch(steps=(completion(0),), result=result))
-    assert (task.status, task.result) == (TaskStatus.COMPLETED, result)
-    assert store.get(owner, task.task_id) == task
-
-
 def test_variables_are_removed(store: Store, begin: Begin) -> None:
     task = store.write(begin(), Batch(variables={"a": 1, "b": 2, "c": 3}))
     changed_task = store.write(task, Batch(variables={"c": 4}, removed=frozenset({"a", "c", "never was"})))
@@ -246,36 +239,6 @@ def test_a_write_for_another_definition_is_a_conflict(store: Store, begin: Begin
             store.write(task, batch)
         assert conflict.value.current == changed_task
     assert statuses(store.write(changed_task, Batch(steps=(completion(0),)))) == ["completed", "pending"]
-
-
-def test_the_task_of_a_conflict_can_be_written_to(store: Store, begin: Begin) -> None:
-    task = begin(2)
-    store.write(task, Batch(steps=(completion(0),), variables={"large": "x" * 20_000}))
-    with pytest.raises(Conflict) as conflict:
-        store.write(task, Batch(steps=(completion(0),)))
-    changed_task = store.write(conflict.value.current, Batch(steps=(completion(1),)))
-    assert statuses(changed_task) == ["completed", "completed"]
-    assert changed_task.variables["large"] == "x" * 20_000
-
-
-def test_a_result_can_be_replaced_without_a_status_change(store: Store, begin: Begin) -> None:
-    task = store.write(begin(), Batch(steps=(completion(0, "old"),)))
-    replacement = StepWrite(0, "s0", COMPLETED, COMPLETED, {"value": "new"})
-    changed_task = store.write(task, Batch(steps=(replacement,)))
-    assert changed_task.variables["_workflow.result.s0"] == {"value": "new"}
-    assert statuses(changed_task) == ["completed"]
-
-
-def test_a_stale_writer_of_another_step_does_not_conflict(store: Store, begin: Begin) -> None:
-    task = begin(2)
-    store.write(task, Batch(steps=(completion(0),)))
-    assert statuses(store.write(task, Batch(steps=(completion(1),)))) == ["completed", "completed"]
-
-
-def test_a_pause_reason_that_was_read_can_be_cleared(store: Store, begin: Begin) -> None:
-    task = store.write(begin(), Batch(pauses=({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}},)))
-    changed_task = store.write(task, Batch(pauses=()))
-    assert PAUSE_REASONS not in changed_task.variables
 
 
 def test_another_pause_reason_is_not_cleared(store: Store, begin: Begin) -> None:

@@ -9,7 +9,7 @@ import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, NoRegionError
+from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton.exceptions import (
@@ -91,16 +91,6 @@ def test_a_write_whose_response_is_lost_is_recognised_after_other_writes(
     assert outcome.version == 21
 
 
-def test_a_write_whose_response_is_lost_is_recognised_after_the_task_has_ended(
-    store: Store, owner: str, begin: Begin, losses: LostReplies
-) -> None:
-    task = begin()
-    losses.times = 1
-    losses.meanwhile = lambda: store.cancel(owner, task.task_id)
-    outcome = store.write(task, Batch(steps=(completion(0),)))
-    assert (outcome.status, statuses(outcome)) == (TaskStatus.CANCELLED, ["completed"])
-
-
 def test_a_lost_race_whose_response_is_lost_is_a_conflict(store: Store, begin: Begin, losses: LostReplies) -> None:
     task = begin()
     store.write(task, Batch(steps=(completion(0, "theirs"),)))
@@ -142,22 +132,6 @@ def test_a_retry_whose_condition_still_holds_is_not_applied_twice(
     assert outcome.version == 4
 
 
-@NOT_ON_MOTO
-def test_a_retry_in_the_next_minute_is_not_applied_twice(
-    store: Store, begin: Begin, losses: LostReplies, clock: Clock
-) -> None:
-    task = begin()
-    clock.ms += 59_999
-
-    def write_often() -> None:
-        clock.ms += 30_000
-        for number in range(40):
-            store.write(task, Batch(variables={"number": number}))
-
-    losses.times, losses.meanwhile = 1, write_often
-    assert store.write(task, Batch(variables={"mine": 1})).version == 42
-
-
 @ON_MEMORY
 @pytest.mark.parametrize("minutes", range(1, 11))
 def test_a_write_is_recognised_if_the_writers_clocks_differ_by_ten_minutes(
@@ -181,20 +155,6 @@ def test_an_item_forgets_tokens_after_fifteen_minutes(store: Store, begin: Begin
         clock.ms += 20_000
     assert isinstance(task.source, dict)
     assert sum(len(task.source[name]["BS"]) for name in TOKEN_SETS if name in task.source) <= 15 * 61 / 20 + 1
-
-
-@ON_MEMORY
-def test_the_outcome_is_unknown_if_all_responses_are_lost(
-    store: Store, begin: Begin, losses: LostReplies, pauses: Pauses
-) -> None:
-    task = begin()
-    losses.times = 1_000
-    with pytest.raises(OutcomeUnknown) as error_info:
-        store.write(task, Batch(steps=(completion(0),)))
-    assert isinstance(error_info.value.__cause__, ConnectionClosedError)
-    assert sum(pauses.taken) < 30
-    losses.times = 0
-    assert store.get(task.owner, task.task_id).version == 2
 
 
 @ON_MEMORY
@@ -366,16 +326,6 @@ def test_a_store_that_is_down_is_unavailable(
     with pytest.raises(StoreUnavailable) as error_info:
         call(unconnected_store(unreachable_client, pauses))
     assert isinstance(error_info.value.__cause__, BotoCoreError)
-
-
-@ON_MEMORY
-def test_a_batch_for_a_store_that_is_down_is_unavailable(
-    unreachable_client: "DynamoDBClient", begin: Begin, pauses: Pauses
-) -> None:
-    store = unconnected_store(unreachable_client, pauses)
-    with pytest.raises(StoreUnavailable) as error_info:
-        store.write(begin(), Batch(steps=(completion(0),)))
-    assert not isinstance(error_info.value, OutcomeUnknown)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])

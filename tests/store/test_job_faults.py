@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, TaskFinished, TaskHeld
+from mcp_baton.exceptions import OutcomeUnknown, TaskFinished, TaskHeld
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LEASE_MS, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import LEASE_MS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch
 from tests.store.conftest import AfterRead, Clock, LostReplies
 from tests.store.fixture_types import ON_MEMORY, Begin, HeldJob, MakeClaim, Store
@@ -26,13 +26,6 @@ def number_of(task: TaskRecord | None) -> int:
     assert task
     assert task.job
     return task.job.dispatches
-
-
-def test_a_job_is_created_once_if_the_response_is_lost(store: Store, create_job: Begin, losses: LostReplies) -> None:
-    losses.times = 1
-    task = create_job()
-    assert store.list(task.owner).tasks[0].task_id == task.task_id
-    assert store.get(task.owner, task.task_id) == task
 
 
 def test_an_attempt_is_counted_once_if_the_response_is_lost(
@@ -68,17 +61,6 @@ def test_a_worker_without_claim_response_does_not_begin_a_cancelled_job(
     losses.times, losses.meanwhile = 1, lambda: store.cancel(task.owner, task.task_id)
     with pytest.raises(TaskFinished):
         store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
-
-
-def test_a_dispatch_is_noted_once_if_the_response_is_lost(
-    store: Store, create_job: Begin, clock: Clock, losses: LostReplies
-) -> None:
-    task = create_job()
-    clock.ms += FIRST_DISPATCH_MS + 1
-    losses.times = 1
-    dispatched_task = store.jobs.dispatch_again(task)
-    assert dispatched_task
-    assert number_of(dispatched_task) == 2
 
 
 @pytest.mark.parametrize("write", ["fail", "give up", "ask", "hand over", "result"])
@@ -131,19 +113,3 @@ def test_a_report_is_sent_once_and_its_outcome_may_be_unknown(
         store.jobs.report(task, claim, "half")
     assert losses.times == 0
     assert store.get(task.owner, task.task_id).status_message == "half"
-
-
-@ON_MEMORY
-def test_questions_are_stored_once_if_the_response_is_lost(
-    store: Store, held_job: HeldJob, losses: LostReplies
-) -> None:
-    task, claim = held_job()
-    losses.times = 1_000
-    with pytest.raises(OutcomeUnknown):
-        store.jobs.ask(task, claim, QUESTIONS)
-    losses.times = 0
-    with pytest.raises(ClaimLost):
-        store.jobs.fail(task, claim, ERROR)
-    changed_task = store.get(task.owner, task.task_id)
-    assert changed_task.job
-    assert (changed_task.status, changed_task.job.open) == (INPUT_REQUIRED, QUESTIONS)

@@ -25,7 +25,6 @@ from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.outside import keys_of
 from mcp_baton.tasks.dynamodb.task_items import stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, pointer_in
-from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.jobs import event_of
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
@@ -159,25 +158,6 @@ def test_a_job_that_waits_for_the_client_does_not_start(store: Store, held_job: 
     assert error_info.value.current == waiting_task
 
 
-@pytest.mark.parametrize("name", ["claim", "answer"])
-def test_a_missing_or_foreign_job_is_not_found(
-    store: Store, create_job: Begin, worker: MakeClaim, clock: Clock, name: str
-) -> None:
-    task = create_job()
-
-    def call(owner: str, task_id: str) -> TaskRecord | None:
-        if name == "claim":
-            return store.jobs.claim(owner, task_id, worker("a"), 1)
-        return store.jobs.answer(owner, task_id, {"name": KIM})
-
-    for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, new_task_id(0)), (task.owner, "no id")):
-        with pytest.raises(TaskNotFound):
-            call(owner, task_id)
-    clock.ms += task.ttl_ms + 1_000
-    with pytest.raises(TaskNotFound):
-        call(task.owner, task.task_id)
-
-
 # A worker's writes, and the claim that they need
 
 type Write = Callable[[DynamoDBStore, TaskRecord, Claim], TaskRecord]
@@ -257,18 +237,6 @@ def test_nothing_is_written_after_a_cancellation(
     assert store.get(task.owner, task.task_id) == cancelled_task
 
 
-def test_a_result_ends_the_job(store: Store, held_job: HeldJob, clock: Clock) -> None:
-    task, claim = held_job()
-    ended_task = store.write(task, Batch(result={"content": []}, variables={"rows": 3}, claim=claim, release=True))
-    assert ended_task == store.get(task.owner, task.task_id)
-    assert (ended_task.status, ended_task.result, dict(ended_task.variables)) == (
-        TaskStatus.COMPLETED,
-        {"content": []},
-        {"rows": 3},
-    )
-    assert ended_task.claim == structs.replace(claim, until_ms=0, ended_ms=clock.ms)
-
-
 def test_a_failure_ends_the_job_with_its_error(store: Store, held_job: HeldJob, requests: Requests) -> None:
     task, claim = held_job()
     requests.take()
@@ -285,15 +253,6 @@ def test_long_messages_are_cut(store: Store, held_job: HeldJob) -> None:
     assert store.jobs.report(task, claim, "x" * 500_000).status_message == "x" * 999 + "…"
     failed_task = store.jobs.fail(task, claim, {"code": 1, "message": "y" * 500_000})
     assert failed_task.error == {"code": 1, "message": "y" * 999 + "…"}
-
-
-def test_a_report_renews_the_claim(store: Store, held_job: HeldJob, clock: Clock) -> None:
-    task, claim = held_job()
-    clock.ms += 15_000
-    later_claim = structs.replace(claim, until_ms=claim.until_ms + 15_000)
-    changed_task = store.jobs.report(task, later_claim, "half")
-    assert (changed_task.claim, changed_task.status_message) == (later_claim, "half")
-    assert changed_task == store.get(task.owner, task.task_id)
 
 
 @pytest.mark.parametrize("end", ["result", "fail", "give up", "cancel"])
@@ -564,22 +523,6 @@ def test_questions_are_written_again_if_their_task_was_prolonged_meanwhile(
     assert int(head["kept_until"]["N"]) >= int(head["expires_at"]["N"]) + 43_200
 
 
-def test_too_large_answers_are_refused_and_no_other_answer_is_lost(
-    stores: Stores, owner: str, worker: MakeClaim
-) -> None:
-    store = stores(limits=Limits(item_bytes=9_000_000, compress_over_bytes=10**9))
-    new_job = store.create(NewTask(owner, {}, work=WORK))
-    task = store.jobs.claim(owner, new_job.task_id, worker("a"), 1)
-    assert task.claim
-    with pytest.raises(TooLarge):
-        store.jobs.ask(task, task.claim, {"q0": {"text": "x" * 1_950_000}})
-    store.jobs.ask(task, task.claim, questions(2))
-    first_task = store.jobs.answer(owner, task.task_id, {"q0": KIM})
-    with pytest.raises(TooLarge):
-        store.jobs.answer(owner, task.task_id, {"q1": {"text": "x" * 1_950_000}})
-    assert store.get(owner, task.task_id) == first_task
-
-
 @ON_MEMORY
 def test_an_answer_without_time_after_a_lost_race_is_refused_as_busy(
     store: Store, held_job: HeldJob, after_read: AfterRead
@@ -606,15 +549,6 @@ def test_answers_are_decided_again_after_a_lost_race(
     assert len(pauses.taken) == 1
     assert pauses.taken[0] <= 0.005
     assert (changed_task.status, job_of(changed_task).answers) == (WORKING, {"q0": KIM, "q1": decline})
-
-
-def test_an_answer_after_a_cancellation_is_refused(store: Store, held_job: HeldJob, after_read: AfterRead) -> None:
-    task, claim = held_job()
-    store.jobs.ask(task, claim, questions(1))
-    after_read.run = lambda: store.cancel(task.owner, task.task_id)
-    with pytest.raises(TaskFinished):
-        store.jobs.answer(task.owner, task.task_id, {"q0": KIM})
-    assert job_of(store.get(task.owner, task.task_id)).answers == {}
 
 
 # Handover

@@ -106,17 +106,6 @@ def test_a_job_that_ends_or_asks_its_client_leaves_the_outbox(
     assert (listed_at(engine, task), is_due(store, task)) == (None, False)
 
 
-def test_a_job_that_is_given_up_leaves_the_outbox(
-    store: Store, create_job: Begin, clock: Clock, worker: MakeClaim
-) -> None:
-    task = create_job(attempts=1)
-    store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
-    clock.ms += LEASE_MS + 1
-    assert is_due(store, task)
-    assert store.jobs.give_up(store.get(task.owner, task.task_id), ERROR)
-    assert not is_due(store, task)
-
-
 def test_the_last_answer_returns_a_job_to_the_outbox(
     store: Store, held_job: HeldJob, create_job: Begin, clock: Clock, engine: Engine
 ) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.values import pointer_in
@@ -53,16 +53,6 @@ def test_a_large_result_leaves_the_item_and_comes_back_exactly(
     assert requests.take() == ["GetItem"]
     assert [result(record, 0), result(record, 0)] == [BIG, BIG]
     assert requests.take() == ["GetItem", "GetItem"]
-
-
-def test_a_value_that_is_small_when_compressed_stays_in_the_item(
-    store: Store, begin: Begin, requests: Requests
-) -> None:
-    task = begin()
-    requests.take()
-    outcome = store.write(task, Batch(steps=(completion(0, "x" * 1_000_000),)))
-    assert requests.take() == ["UpdateItem"]
-    assert outside(outcome) == []
 
 
 def test_values_of_one_write_are_one_item_up_to_the_size_of_a_bundle(
@@ -139,19 +129,6 @@ def test_a_list_fetches_no_values(store: Store, owner: str, begin: Begin, reques
     assert requests.take() == ["Query"]
 
 
-def test_a_write_fetches_no_values(store: Store, owner: str, begin: Begin, requests: Requests) -> None:
-    task = begin(2)
-    store.write(task, Batch(steps=(completion(0, BIG),)))
-    record = store.get(owner, task.task_id)
-    requests.take()
-    changed_task = store.write(record, Batch(steps=(completion(1, "small"),)))
-    assert statuses(changed_task) == ["completed"] * 2
-    store.cancel(owner, task.task_id)
-    with pytest.raises(TaskFinished):
-        store.write(changed_task, Batch(variables={"late": 1}))
-    assert requests.take() == ["UpdateItem"] * 3
-
-
 @pytest.mark.parametrize("value", EXACT, ids=range(len(EXACT)))
 def test_a_value_outside_comes_back_exactly(stores: Stores, owner: str, value: Json) -> None:
     # Compressed and uncompressed: the same text is moved.
@@ -185,12 +162,3 @@ def test_a_head_that_another_write_has_filled_gets_pointers(store: Store, begin:
     outcome = store.write(task, Batch(variables={"v": value}))
     assert requests.take() == ["UpdateItem", "PutItem", "UpdateItem"]
     assert (outcome.oversized, outside(outcome), outcome.variables["v"]) == ((), ["v"], value)
-
-
-def test_a_lost_race_does_not_change_the_winners_value(store: Store, owner: str, begin: Begin) -> None:
-    task, their_text, own_text = begin(), noise(600_000, 1), noise(600_000, 2)
-    store.write(task, Batch(steps=(completion(0, their_text),)))
-    with pytest.raises(Conflict) as conflict:
-        store.write(task, Batch(steps=(completion(0, own_text),)))
-    assert result(conflict.value.current, 0) == their_text
-    assert result(store.get(owner, task.task_id), 0) == their_text

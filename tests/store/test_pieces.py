@@ -1,7 +1,7 @@
 """Large values in items of their own, with missing and damaged pieces (docs/storage.md)."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -12,15 +12,15 @@ from mcp_baton.tasks.dynamodb.outside import piece_key
 from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import NewTask, TaskRecord
 from mcp_baton.tasks.store import Batch
-from mcp_baton.tasks.values import read_ahead, text_of
+from mcp_baton.tasks.values import text_of
 from tests.hanging import Hang, values_in
 from tests.noise import noise
 from tests.sent import Requests
-from tests.store.conftest import Clock, Engine
-from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stores
+from tests.store.conftest import Engine
+from tests.store.fixture_types import ON_MEMORY, Begin, Store, Stores
 from tests.store.steps import completion, hook, note, result
 from tests.store.test_overflow import BIG, outside
-from tests.store.test_overflow_faults import Killed, killed_before_the_update
+from tests.support.background import Killed
 from tests.support.throttling import Virtual
 
 LARGEST = noise(2_400_000, 7)
@@ -53,6 +53,17 @@ def fail(**_: object) -> None:
     raise StoreUnavailable("down")
 
 
+@contextmanager
+def killed_before_the_update(engine: Engine) -> Iterator[None]:
+    """Kill a run before its `UpdateItem`."""
+
+    def stop(**_: object) -> None:
+        raise Killed
+
+    with at_each(engine, "UpdateItem", stop), pytest.raises(Killed):
+        yield
+
+
 def test_a_long_value_is_stored_in_pieces(
     store: Store, engine: Engine, owner: str, begin: Begin, requests: Requests
 ) -> None:
@@ -82,47 +93,6 @@ def test_a_note_replaces_a_value_that_is_too_long(store: Store, owner: str, begi
     assert [result(outcome, index) for index in range(2)] == [note(long_text), "small"]
     with pytest.raises(TooLarge):
         store.complete(owner, task.task_id, {"text": long_text})
-
-
-@NOT_ON_MOTO
-def test_arguments_variables_and_results_are_stored(store: Store, owner: str) -> None:
-    task = store.create(NewTask(owner, {"large": BIG}, arguments={"text": BIG}))
-    assert outside(task) == ["arguments", "large"]
-    store.complete(owner, task.task_id, {"text": BIG})
-    record = store.get(owner, task.task_id)
-    assert (record.variables["large"], record.arguments, record.result) == (BIG, {"text": BIG}, {"text": BIG})
-
-
-@ON_MEMORY
-def test_small_results_stay_and_large_ones_share_an_item(store: Store, begin: Begin, requests: Requests) -> None:
-    task = begin(20)
-    requests.take()
-    small_batch = Batch(steps=tuple(completion(index, "x" * 100) for index in range(10)))
-    task = store.write(task, small_batch)
-    assert requests.take() == ["UpdateItem"]
-    large_batch = Batch(steps=tuple(completion(index, noise(6_000, index)) for index in range(10, 15)))
-    task = store.write(task, large_batch)
-    assert requests.take() == ["PutItem", "UpdateItem"]
-    assert [result(task, index) for index in range(10, 15)] == [noise(6_000, index) for index in range(10, 15)]
-    assert requests.take() == ["GetItem"]
-    end_batch = Batch(
-        steps=tuple(completion(index, noise(1_000, index)) for index in range(15, 20)), result={"completed": True}
-    )
-    assert outside(store.write(task, end_batch)) == outside(task)
-    assert requests.take() == ["UpdateItem"]
-
-
-@ON_MEMORY
-def test_a_value_item_expires_after_its_task(stores: Stores, engine: Engine, clock: Clock, owner: str) -> None:
-    store = stores(limits=Limits(max_ttl_ms=10_000_000))
-    task = store.create(NewTask(owner, {"large": BIG}, ttl_ms=5_000_000))
-    clock.ms += 4_000_000
-    record = stores(limits=Limits(max_ttl_ms=1_000)).write(task, Batch(variables={"late": noise(600_000, 3)}))
-    assert isinstance(record.source, dict)
-    day_s, expiry_s = 86_400, int(record.source["expires_at"]["N"])
-    for name in ("large", "late"):
-        for key in pieces(engine, record, name):
-            assert int(value_item(engine, key)["expires_at"]["N"]) >= expiry_s + day_s
 
 
 @ON_MEMORY
@@ -192,22 +162,6 @@ def test_a_run_killed_between_two_pieces_does_not_change_the_task_and_can_be_rep
 
 
 @ON_MEMORY
-def test_a_piece_that_cannot_be_written_affects_only_its_value(store: Store, engine: Engine, begin: Begin) -> None:
-    failures = list[bytes]()
-
-    def refuse_one(request: Any, **_: object) -> None:
-        if b'#5"' in request.body:  # the sixth piece, which only the longer value has
-            failures.append(request.body[:10])
-            raise StoreUnavailable("down")
-
-    with at_each(engine, "PutItem", refuse_one):
-        outcome = store.write(begin(2), Batch(steps=(completion(0, LARGEST), completion(1, BIG))))
-    assert len(failures) == 1
-    assert outcome.oversized == ("_workflow.result.s0",)
-    assert [result(outcome, index) for index in range(2)] == [note(LARGEST), BIG]
-
-
-@ON_MEMORY
 def test_a_value_that_cannot_be_written_outside_stays_if_there_is_room(
     store: Store, engine: Engine, owner: str, begin: Begin
 ) -> None:
@@ -257,16 +211,8 @@ def test_a_copied_pointer_reads_no_other_owners_items(store: Store, engine: Engi
 
 
 @ON_MEMORY
-def test_several_values_are_fetched_at_once_and_each_only_once(
-    store: Store, owner: str, begin: Begin, requests: Requests
-) -> None:
-    task = begin(6)
-    for index in range(6):
-        task = store.write(task, Batch(steps=(completion(index, noise(6_000, index)),)))
-    record = store.get(owner, task.task_id)
-    names = [f"_workflow.result.s{index}" for index in range(6)]
+def test_printing_a_task_fetches_nothing(store: Store, begin: Begin, requests: Requests) -> None:
+    task = store.write(begin(), Batch(steps=(completion(0, BIG),), result={"large": BIG}))
     requests.take()
-    read_ahead(record.variables, [*names, "unknown"])
-    assert requests.take() == ["GetItem"] * 6
-    assert [record.variables[name] for name in names] == [noise(6_000, index) for index in range(6)]
+    assert BIG not in repr(task)
     assert requests.take() == []

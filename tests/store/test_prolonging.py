@@ -111,19 +111,6 @@ def test_a_task_does_not_outlive_values_that_cannot_be_kept_longer(
 
 
 @ON_MEMORY
-def test_a_lost_value_does_not_limit_an_extension(
-    stores: Stores, engine: Engine, owner: str, worker: MakeClaim
-) -> None:
-    store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
-    task = start_job(store, owner, worker("a"))
-    bundle = pointers(task)["large"].bundle
-    engine.client.delete_item(TableName="tasks", Key=piece_key(owner, task.task_id, bundle, 1))
-    extended_task = store.jobs.extend(task, 20 * DAY_MS)
-    assert expiry_s(extended_task) * 1000 - store.now_ms() >= 20 * DAY_MS
-    assert extended_task.variables["small"] == SMALL
-
-
-@ON_MEMORY
 def test_a_write_with_a_value_for_a_shorter_lifetime_is_a_conflict(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
@@ -137,49 +124,3 @@ def test_a_write_with_a_value_for_a_shorter_lifetime_is_a_conflict(
     changed_task = store.write(conflict.value.current, batch)
     assert value_expiry_s(engine, changed_task, pointers(changed_task)["late"]) > expiry_s(changed_task)
     assert store.write(old_task, Batch(variables={"tiny": 1})).variables["late"] == batch.variables["late"]
-
-
-@ON_MEMORY
-def test_a_value_written_during_a_long_extension_prevents_it(
-    stores: Stores, engine: Engine, owner: str, worker: MakeClaim
-) -> None:
-    store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
-    old_task = start_job(store, owner, worker("a"))
-    late_record = store.write(old_task, Batch(variables={"late": noise(600_000, 3)}))
-    assert store.jobs.extend(old_task, 20 * DAY_MS) == store.get(owner, old_task.task_id)
-    assert expiry_s(store.get(owner, old_task.task_id)) == expiry_s(late_record)
-    record = store.jobs.extend(store.get(owner, old_task.task_id), 20 * DAY_MS)
-    assert value_expiry_s(engine, record, pointers(record)["late"]) > expiry_s(record) > expiry_s(late_record)
-
-
-@ON_MEMORY
-def test_a_clients_result_is_stored_during_an_extension(
-    stores: Stores, engine: Engine, owner: str, worker: MakeClaim
-) -> None:
-    store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
-    task = start_job(store, owner, worker("a"))
-    extensions = iter([lambda: store.jobs.extend(task, 20 * DAY_MS)])
-
-    def extend(**_: object) -> None:
-        next(extensions, lambda: None)()
-
-    with at_each(engine, "UpdateItem", extend):
-        completed_task = store.complete(owner, task.task_id, {"text": LARGE})
-    assert isinstance(completed_task.source, dict)
-    pointer = pointer_in(completed_task.source["result"])
-    assert pointer
-    assert value_expiry_s(engine, completed_task, pointer) > expiry_s(completed_task)
-    assert store.get(owner, task.task_id).result == {"text": LARGE}
-
-
-@ON_MEMORY
-def test_writing_a_value_again_does_not_shorten_its_life(
-    stores: Stores, engine: Engine, owner: str, worker: MakeClaim
-) -> None:
-    store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
-    old_task = start_job(store, owner, worker("a"))
-    extended_task = store.jobs.extend(old_task, 20 * DAY_MS)
-    with pytest.raises(Conflict):
-        # Another process, which has not written these values.
-        stores().write(old_task, Batch(variables={"again": LARGE}))
-    assert value_expiry_s(engine, extended_task, pointers(extended_task)["large"]) > expiry_s(extended_task)

@@ -49,21 +49,6 @@ def test_one_of_several_writers_of_a_step_wins(
         assert all(loser.current == final_task for loser in losers)
 
 
-def test_each_status_change_of_a_step_succeeds_once(
-    store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds
-) -> None:
-    changes = [(PENDING, FAILED), (FAILED, COMPLETED)]
-    for _ in rounds(ROUNDS):
-        task = begin(1)
-        writes = [StepWrite(0, "s0", *changes[writer % 2], {"by": writer}) for writer in range(8)]
-        outcomes = call_at_once(threads, [write_call(store, task, write) for write in writes], (Conflict, TaskFinished))
-        winners = [write for write, outcome in zip(writes, outcomes, strict=True) if isinstance(outcome, TaskRecord)]
-        final_task = store.get(owner, task.task_id)
-        assert sorted(write.expected for write in winners) in (["pending"], ["failed", "pending"])
-        assert statuses(final_task) == ["completed" if len(winners) == 2 else "failed"]
-        assert final_task.version == 1 + len(winners)
-
-
 def test_a_task_is_ended_once_and_nothing_is_written_after_it(
     store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds
 ) -> None:

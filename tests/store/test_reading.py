@@ -1,7 +1,5 @@
 """Reading values outside the items (ARCHITECTURE.md, Values outside the head)."""
 
-from typing import Any
-
 import pytest
 
 from mcp_baton.exceptions import TaskNotFound, ValueLost
@@ -17,7 +15,7 @@ from tests.store.conftest import AfterRead, Clock, Engine
 from tests.store.fixture_types import ON_MEMORY, Begin, Store, Stores
 from tests.store.steps import completion, result
 from tests.store.test_overflow import BIG
-from tests.store.test_pieces import at_each, pieces, value_item
+from tests.store.test_pieces import pieces, value_item
 from tests.support.throttling import Virtual
 
 pytestmark = ON_MEMORY
@@ -59,23 +57,6 @@ def test_a_task_that_expires_just_after_it_was_read_is_found(
     assert store.get(task.owner, task.task_id).task_id == task.task_id
     with pytest.raises(TaskNotFound):
         store.get(task.owner, task.task_id)
-
-
-def test_pieces_are_joined_in_order(stores: Stores, engine: Engine, begin: Begin) -> None:
-    time, order, values = Virtual(), list[bool](), list[object]()
-    store = stores(monotonic=time.monotonic, sleep=time.sleep)
-    task = store.write(begin(), Batch(steps=(completion(0, BIG),)))
-
-    def delay(request: Any, **_: object) -> None:
-        is_first = FIRST_PIECE in request.body
-        time.sleep(1.0 if is_first else 0.0)
-        order.append(is_first)
-
-    time.begin(0.0, lambda: values.append(result(task, 0)))
-    with values_in(time), at_each(engine, "GetItem", delay):
-        time.run()
-    assert order == [False, True]
-    assert values == [BIG]
 
 
 def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(

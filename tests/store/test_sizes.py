@@ -11,8 +11,8 @@ from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch
 from tests.sent import Requests
-from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stores
-from tests.store.steps import completion, result, statuses
+from tests.store.fixture_types import ON_MEMORY, Begin, Store, Stores
+from tests.store.steps import completion, statuses
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
@@ -52,26 +52,6 @@ def test_a_refused_write_changes_nothing(store: Store, owner: str, begin: Begin)
     with pytest.raises(StoreError, match="full"):
         store.write(task, Batch(steps=(completion(1, {}),), pauses=pause))
     assert store.get(owner, task.task_id) == task
-
-
-def test_a_head_stays_within_its_bound_whatever_the_results(
-    uncompressed_store: Store, owner: str, begin: Begin
-) -> None:
-    task, bound = begin(100), 8_192 + 100 * 150 + 5 * 290
-    for index in range(100):
-        task = uncompressed_store.write(task, Batch(steps=(completion(index, f"{index:02}" * 1_000),)))
-        assert bytes_of(task) <= bound
-    task = uncompressed_store.complete(owner, task.task_id, {"r": "r" * 900})
-    assert bytes_of(task) <= bound
-    assert [result(task, index) for index in range(100)] == [f"{index:02}" * 1_000 for index in range(100)]
-
-
-@NOT_ON_MOTO
-def test_compressed_values_count_as_they_are_stored(store: Store, owner: str, begin: Begin) -> None:
-    values = [noise(120_000) for _ in range(5)]
-    outcome = store.write(begin(5), Batch(steps=tuple(completion(index, value) for index, value in enumerate(values))))
-    assert outcome.oversized == ()
-    assert [result(store.get(owner, outcome.task_id), index) for index in range(5)] == values
 
 
 def test_an_item_of_the_computed_maximum_size_is_accepted(store: Store, begin: Begin) -> None:

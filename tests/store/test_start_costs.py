@@ -12,7 +12,7 @@ from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.settings import Settings
 from tests.fakes import FunctionContext
-from tests.store.caller import Queue
+from tests.support.background import Queue
 from tests.support.client import Client, Era
 
 TABLES = count(1)

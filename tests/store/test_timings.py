@@ -5,7 +5,6 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.write import MAX_STEPS_WRITTEN
 from mcp_baton.tasks.record import PROGRESS, StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite, Timing, timings_of
 from tests.sent import Requests
@@ -35,14 +34,6 @@ def test_timings_are_written_with_their_steps_only(
     assert timings_of(task) == {"s0": third, "s1": second}
 
 
-def test_a_task_without_timings_gets_them_with_its_next_steps(store: Store, begin: Begin, clock: Clock) -> None:
-    task = begin(2)
-    assert "timings" not in task.large_values
-    task = store.write(task, Batch(steps=(step(0, Timing(clock.ms, 1)),)))
-    task = store.write(task, Batch(steps=(step(1, Timing(clock.ms + 1, 2)),)))
-    assert timings_of(task) == {"s0": Timing(clock.ms, 1), "s1": Timing(clock.ms + 1, 2)}
-
-
 def test_steps_that_remain_keep_their_timings_after_a_replacement(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(3, workflow="flow", definition="old")
     first, second = Timing(clock.ms, 1), Timing(clock.ms + 1, 2)
@@ -51,18 +42,6 @@ def test_steps_that_remain_keep_their_timings_after_a_replacement(store: Store, 
     progress: Json = {"goal": "flow", "steps": step_list, "schemaVersion": 1}
     task = store.write(task, Batch(steps=(step(2, second),), variables={PROGRESS: progress}, definition="new"))
     assert timings_of(task) == {"s1": first, "s2": second}
-
-
-def test_a_batch_with_many_steps_has_timings(store: Store, begin: Begin, clock: Clock) -> None:
-    task = begin(MAX_STEPS_WRITTEN + 2, workflow="flow")
-    task = store.write(task, Batch(steps=(step(MAX_STEPS_WRITTEN + 1, Timing(clock.ms, 7)),)))
-    task = store.write(
-        task, Batch(steps=tuple(step(index, Timing(clock.ms + index, 1)) for index in range(MAX_STEPS_WRITTEN + 1)))
-    )
-    timings = timings_of(task)
-    assert len(timings) == MAX_STEPS_WRITTEN + 2
-    assert timings["s3"] == Timing(clock.ms + 3, 1)
-    assert timings[f"s{MAX_STEPS_WRITTEN + 1}"] == Timing(clock.ms, 7)
 
 
 def test_timings_support_any_step_name_and_a_clock_that_is_behind(store: Store, begin: Begin, clock: Clock) -> None:

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.record import PAUSE_REASONS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tasks.texts import zipped
 from mcp_baton.tasks.values import ValueSize, weight_of
 from tests.examples import JSON, TEXT, examples
 from tests.store.conftest import Engine
-from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stores
+from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
@@ -106,15 +105,6 @@ def test_large_values_come_back_exactly_however_they_compress(store: Store, owne
 
 
 @ON_MEMORY
-def test_compression_begins_above_the_threshold(stores: Stores, owner: str) -> None:
-    store = stores(limits=Limits(compress_over_bytes=100))
-    task = store.create(NewTask(owner, {"at": "x" * 98, "over": "x" * 99}))
-    assert isinstance(task.source, dict)
-    attributes = task.source["variables"]["M"]
-    assert (list(attributes["at"]), list(attributes["over"])) == (["S"], ["B"])
-
-
-@ON_MEMORY
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")]])
 def test_a_value_that_is_not_json_is_refused_before_any_write(
     store: Store, owner: str, begin: Begin, value: Json
@@ -125,26 +115,6 @@ def test_a_value_that_is_not_json_is_refused_before_any_write(
     with pytest.raises(StoreError, match="result"):
         store.complete(owner, task.task_id, {"value": value})
     assert store.get(owner, task.task_id) == task
-
-
-def test_a_filter_finds_tasks_with_the_same_pause_reason(
-    store: Store, engine: Engine, owner: str, begin: Begin
-) -> None:
-    failed_tasks = [begin(), begin()]
-    for task in failed_tasks:
-        store.write(task, Batch(pauses=({"type": "toolError", "failedStep": "s0", "retryable": True},)))
-    store.write(begin(), Batch(pauses=({"type": "deadlineExceeded", "blockedStep": "s0"},)))
-    begin()
-    pages = engine.client.get_paginator("query").paginate(
-        TableName="tasks",
-        ConsistentRead=True,
-        KeyConditionExpression="pk = :owner",
-        FilterExpression="variables.#p[0].#t = :toolError",
-        ExpressionAttributeNames={"#p": PAUSE_REASONS, "#t": "type"},
-        ExpressionAttributeValues={":toolError": {"S": "toolError"}, ":owner": {"S": f"OWNER#{owner}"}},
-    )
-    keys = {item["sk"]["S"] for page in pages for item in page["Items"]}
-    assert keys == {f"TASK#{task.task_id}" for task in failed_tasks}
 
 
 def test_progress_pause_reason_and_arguments_can_be_read_in_the_console(store: Store, begin: Begin) -> None:
