@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -172,6 +172,9 @@ def test_parallel_steps_run_during_a_wait() -> None:
             lambda: Wait("nap", Callback(bool, timedelta(1)), sleep=timedelta(1)),
             "give it one of callback=… and sleep=…",
         ),
+        (lambda: Wait("nap", Callback(bool, timedelta())), "step 'nap': Callback: within=.* is no time"),
+        (lambda: Wait("nap", Callback(bool, timedelta(1), cast("Any", "end"))), "on_timeout='end' is not possible"),
+        (lambda: Wait("nap", Callback("bool", timedelta(1))), "returns='bool' is text; write the type bool"),
     ],
 )
 def test_an_invalid_wait_is_refused_when_the_handler_is_built(make: Callable[[], Step], message: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from mcp_baton import Fetch, ToolStep
+from mcp_baton import Fetch, Server, ToolStep, WorkflowError
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.definition import Workflow
@@ -45,6 +45,24 @@ def test_later_changes_of_its_parts_do_not_change_a_definition() -> None:
     assert (definition.steps, definition.arguments) == ((FETCH,), (Argument("order_id"),))
     with pytest.raises(TypeError):
         cast("dict[str, Source]", step.arguments)["x"] = constant(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"steps": ["pay"]}, r"'pay' is no step; write ToolStep\('pay', tool='pay'"),
+        ({"steps": FETCH}, r"steps is a list; write steps=\[ToolStep"),
+        ({"steps": [FETCH], "arguments": "order"}, r"Argument\('order'\), in a list: arguments=\["),
+    ],
+)
+def test_members_of_another_type_are_refused_with_the_other_errors_of_the_server(
+    options: dict[str, Any], problem: str
+) -> None:
+    billing, shop = Server("billing"), Server("shop")
+    billing.add_workflow(Workflow(name="refund", description="refund", **options))
+    shop.include(billing, prefix="billing_")
+    with pytest.raises(WorkflowError, match=f"^workflow 'billing_refund': .*{problem}"):
+        shop.check()
 
 
 def test_a_steps_default_binding_is_its_name() -> None:

@@ -84,8 +84,13 @@ class FakeHost:
     ],
 )
 def test_an_invalid_retry_is_refused(field: str, value: Any) -> None:
-    with pytest.raises(RegistrationError, match=rf"Retry\({field}="):
-        Retry(**{field: value})
+    server = Server("s")
+    server.add_tool(lambda: None, name="t")
+    steps = [ToolStep("s", tool="t", retry=Retry(**{field: value}))]
+    server.add_workflow(Workflow(name="w", description="d", steps=steps))
+
+    with pytest.raises(RegistrationError, match=rf"step 's': Retry\({field}="):
+        server.check()
 
 
 def test_on_accepts_one_exception_type_or_several() -> None:

@@ -326,8 +326,10 @@ def all_errors(workflow: Workflow, tools: Mapping[str, Callee], workflows: Conta
 
 def errors_in(workflow: Workflow, tools: Mapping[str, Callee], workflows: Container[str]) -> Iterator[WorkflowError]:
     """The errors of a workflow whose tools have names. Each is found when the iterator reaches it."""
-    for cause in definition_faults(workflow):
+    for cause in workflow.faults or definition_faults(workflow):
         yield WorkflowError(workflow.name, cause)
+    if workflow.faults:
+        return
     if workflow.has_workflow_tool and workflow.name in tools:
         cause = "a tool has this name, and this workflow is a tool, too; give it another, or tool=False"
         yield WorkflowError(workflow.name, cause)

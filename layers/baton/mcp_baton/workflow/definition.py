@@ -1,14 +1,14 @@
 """A workflow's definition: immutable, and checked when the server's handler is made (docs/workflows.md)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from itertools import islice
 from typing import Final, cast
 
 from mcp_baton.definition_lines import note_definition
-from mcp_baton.exceptions import RegistrationError, WorkflowError
+from mcp_baton.exceptions import RegistrationError
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
 from mcp_baton.tasks.texts import within_bytes
 from mcp_baton.tools.arguments import Argument
@@ -53,9 +53,7 @@ class Workflow:
             shorten the life of a task that waits (docs/waiting.md).
         repeats: How long after a slow reply an equal first call of its tool gets the same task; `None` for the server's
             value, `timedelta(0)` for never (docs/workflows.md, Repeated calls).
-
-    Raises:
-        WorkflowError: `arguments` or `steps` has a member of another type.
+        faults: What is wrong with `arguments` and `steps`, each with the correction. They have been left out.
     """
 
     name: str
@@ -70,11 +68,13 @@ class Workflow:
     parallel: int = 1
     ttl: timedelta | None = None
     repeats: timedelta | None = None
+    faults: Sequence[str] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        arguments = _members(self.name, "arguments", self.arguments, Argument)
-        steps = _members(self.name, "steps", self.steps, Step)
-        vars(self).update(arguments=arguments, steps=steps)
+        faults = list(self.faults)
+        arguments = _members("arguments", self.arguments, Argument, faults)
+        steps = _members("steps", self.steps, Step, faults)
+        vars(self).update(arguments=arguments, steps=steps, faults=tuple(faults))
         note_definition(self)
 
     @property
@@ -172,46 +172,32 @@ class Workflow:
         }
 
 
-def _members(workflow: str, field: str, value: object, kind: type) -> tuple[object, ...]:
-    """A workflow's `steps` or `arguments`.
-
-    Raises:
-        WorkflowError: the value is a text or not iterable, or one of its members has another type.
-    """
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        value = tuple(value)
-        if all(isinstance(member, kind) for member in value):
-            return value
-    raise members_error(workflow, field, value, kind)
+def _members(field: str, value: object, kind: type, faults: list[str]) -> tuple[object, ...]:
+    """A workflow's `steps` or `arguments`."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        faults.append(_type_fault(field, value, kind))
+        return ()
+    members = tuple(value)
+    others = [member for member in members if not isinstance(member, kind)]
+    faults += [_member_fault(field, member) for member in others[:1]]
+    return () if others else members
 
 
-def members_error(workflow: str, field: str, value: object, kind: type) -> WorkflowError:
-    """The error for invalid `steps` or `arguments` of a workflow."""
-    if isinstance(value, list | tuple):
-        cause = member_error(field, next(member for member in value if not isinstance(member, kind)))
-    else:
-        cause = members_type_error(field, value, kind)
-    return WorkflowError(workflow, cause)
-
-
-def member_error(field: str, item: object) -> str:
-    """The error for a member of a workflow's `steps` or `arguments` that has another type."""
-    name = item if isinstance(item, str) else getattr(item, "__name__", None)
-    if field == "arguments":
-        argument_name = repr(name) if name else "'…'"
-        return f"{value_text(item)} is no argument; write Argument({argument_name})"
-    if name is None:
-        return f"{value_text(item)} is no step; write ToolStep('…', tool=…, arguments={{…}})"
-    tool = repr(item) if isinstance(item, str) else name
-    return f"{value_text(item)} is no step; write ToolStep({name!r}, tool={tool}, arguments={{…}})"
-
-
-def members_type_error(field: str, value: object, kind: type) -> str:
-    """The error for `steps` or `arguments` that are not a list."""
-    inner = f"{type(value).__name__}(…)" if isinstance(value, kind) else value_text(value)
+def _type_fault(field: str, value: object, kind: type) -> str:
     if isinstance(value, str) or callable(value):
-        return member_error(field, value) + f", in a list: {field}=[…]"
+        return _member_fault(field, value) + f", in a list: {field}=[…]"
+    inner = f"{type(value).__name__}(…)" if isinstance(value, kind) else value_text(value)
     return f"{field} is a list; write {field}=[{inner}]"
+
+
+def _member_fault(field: str, member: object) -> str:
+    name = member if isinstance(member, str) else getattr(member, "__name__", None)
+    if field == "arguments":
+        return f"{value_text(member)} is no argument; write Argument({repr(name) if name else "'…'"})"
+    if name is None:
+        return f"{value_text(member)} is no step; write ToolStep('…', tool=…, arguments={{…}})"
+    tool = repr(member) if isinstance(member, str) else name
+    return f"{value_text(member)} is no step; write ToolStep({name!r}, tool={tool}, arguments={{…}})"
 
 
 def workflow_type_error(thing: object) -> RegistrationError:

@@ -8,7 +8,7 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from mcp_baton.exceptions import RegistrationError, ToolError
+from mcp_baton.exceptions import ToolError
 
 MAX_ATTEMPTS = 100
 
@@ -29,9 +29,6 @@ class Retry(Struct, frozen=True):
         max_s: No wait is longer, seconds.
         jitter: Wait a random part of that time, so that calls that failed together are not repeated together.
         on: The exception types after which the tool is called again. A `ToolError(…, retryable=False)` is never one.
-
-    Raises:
-        RegistrationError: a value is out of range.
     """
 
     attempts: int = 3
@@ -42,17 +39,32 @@ class Retry(Struct, frozen=True):
     on: tuple[type[Exception], ...] = (ToolError,)
 
     def __post_init__(self) -> None:
-        if type(self.attempts) is not int or not 1 <= self.attempts <= MAX_ATTEMPTS:
-            raise _error("attempts", self.attempts, f"a whole number from 1 to {MAX_ATTEMPTS}, the first call included")
-        _check_number("first_s", self.first_s, 0)
-        _check_number("factor", self.factor, 1)
-        _check_number("max_s", self.max_s, self.first_s)
-        if not isinstance(self.jitter, bool):
-            raise _error("jitter", self.jitter, "True or False")
-        types = tuple(self.on) if isinstance(self.on, Iterable) else (self.on,)
-        if not types or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in types):
-            raise _error("on", self.on, "one or more types of exceptions, e.g. (ToolError, ConnectionError)")
-        force_setattr(self, "on", types)
+        on: object = self.on
+        if isinstance(on, type):
+            force_setattr(self, "on", (on,))
+        elif isinstance(on, Iterable) and not isinstance(on, str):
+            force_setattr(self, "on", tuple(on))
+
+    @property
+    def faults(self) -> list[str]:
+        """Which fields are out of range, each with the correction."""
+        on: object = self.on
+        is_attempts = type(self.attempts) is int and 1 <= self.attempts <= MAX_ATTEMPTS
+        is_on = isinstance(on, tuple) and all(isinstance(kind, type) and issubclass(kind, Exception) for kind in on)
+        least_max_s = self.first_s if _is_number(self.first_s, 0) else 0
+        checks = {
+            "attempts": (is_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}, the first call included"),
+            "first_s": (_is_number(self.first_s, 0), "a number of 0 or more"),
+            "factor": (_is_number(self.factor, 1), "a number of 1 or more"),
+            "max_s": (_is_number(self.max_s, least_max_s), f"a number of {least_max_s:g} or more"),
+            "jitter": (isinstance(self.jitter, bool), "True or False"),
+            "on": (bool(on) and is_on, "one or more types of exceptions, e.g. (ToolError, ConnectionError)"),
+        }
+        return [
+            f"Retry({name}={getattr(self, name)!r}): give {remedy}"
+            for name, (is_valid, remedy) in checks.items()
+            if not is_valid
+        ]
 
     def wait_s(self, attempts: int, rng: Callable[[], float] = system_random_fraction) -> float:
         """The wait after this many attempts, seconds.
@@ -67,11 +79,6 @@ class Retry(Struct, frozen=True):
         return wait_s * rng() if self.jitter else wait_s
 
 
-def _check_number(field: str, value: object, least: float) -> None:
+def _is_number(value: object, least: float) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(cast("float", value)) or cast("float", value) < least:
-        raise _error(field, value, f"a number of {least:g} or more")
-
-
-def _error(field: str, value: object, remedy: str) -> RegistrationError:
-    return RegistrationError(f"Retry({field}={value!r}): give {remedy}")
+    return is_number and math.isfinite(cast("float", value)) and cast("float", value) >= least

@@ -168,6 +168,7 @@ def _tool_name(tool: Any, faults: list[str]) -> str:
 
 def _retry(retry: Any, faults: list[str]) -> Retry | None:
     if isinstance(retry, Retry | None):
+        faults += retry.faults if retry else ()
         return retry
     faults.append(f"retry={value_text(retry)} is no Retry; write retry=Retry(attempts=3)")
     return None

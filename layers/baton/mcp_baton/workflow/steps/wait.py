@@ -1,13 +1,13 @@
 """A step that calls nothing and ends with a callback or at a time (docs/waiting.md)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal, Self
 
 from msgspec import Struct
 
-from mcp_baton.exceptions import RegistrationError, StoreError
+from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import WAIT_PREFIX, StepStatus, TaskRecord, statuses_of, timestamp
 from mcp_baton.tools.outcomes import Failed, Succeeded
@@ -27,22 +27,21 @@ class Callback(Struct, frozen=True):
         returns: The type of the callback's body: any type that pydantic knows. The body is the step's result.
         within: How long the step waits after the run has reached it.
         on_timeout: What happens after that: the step fails, or is skipped (`skip`).
-
-    Raises:
-        RegistrationError: `within` is no time, or `on_timeout` or `returns` has another value.
     """
 
     returns: Any
     within: timedelta
     on_timeout: Literal["fail", "skip"] = "fail"
 
-    def __post_init__(self) -> None:
+    @property
+    def faults(self) -> Iterator[str]:
+        """Which fields have another value, each with the correction."""
         if not isinstance(self.within, timedelta) or self.within <= timedelta():
-            raise RegistrationError(f"Callback: within={self.within!r} is no time; write within=timedelta(days=3)")
+            yield f"Callback: within={self.within!r} is no time; write within=timedelta(days=3)"
         if self.on_timeout not in ("fail", "skip"):
-            raise RegistrationError(f"Callback: on_timeout={self.on_timeout!r} is not possible; write 'fail' or 'skip'")
+            yield f"Callback: on_timeout={self.on_timeout!r} is not possible; write 'fail' or 'skip'"
         if isinstance(self.returns, str):
-            raise RegistrationError(f"Callback: returns={self.returns!r} is text; write the type {self.returns}")
+            yield f"Callback: returns={self.returns!r} is text; write the type {self.returns}"
 
     @property
     def timed_out(self) -> str:
@@ -86,6 +85,7 @@ class Wait(Step):
             has_value=callback is not None,
             returns=callback.returns if callback else None,
             sleep=sleep if sleep is None or isinstance(sleep, timedelta) else as_source(source_from(sleep)),
+            faults=callback.faults if callback else (),
         )
 
     def may_start(self, run: OpenRun, this: StepRun) -> None:
