@@ -461,12 +461,17 @@ class Driver:
 
     def shown_values(self, name: str, value: Value, request: Request) -> list[Value]:
         """What people may see of an argument. If it is secret in another step with the same tool, it is hidden unless
-        its value is that of its own step (docs/reference/workflow-rules.md, Secrets)."""
+        its value is that of its own step; and so is each argument with the same value
+        (docs/reference/workflow-rules.md, Secrets)."""
         lines = [line for line in self.plan.lines if line.tool == request.tool]
-        secret = {line.name for line in lines if line.arguments.get(name) == ("secret",)}
-        if value == PIN or request.place.partition("[")[0] in secret:
+        secret_in = {
+            line.name: {key for key, source in line.arguments.items() if source == ("secret",)} for line in lines
+        }
+        if value == PIN or name in secret_in.get(request.place.partition("[")[0], ()):
             return ["<secret>"]
-        return [value, "<secret>"] if secret else [value]
+        secret_names = set[str]().union(*secret_in.values())
+        may_be_secret = any(request.arguments.get(secret_name) == value for secret_name in secret_names)
+        return [value, "<secret>"] if may_be_secret else [value]
 
     def expires(self, request: Request) -> bool:
         """Whether people decide a request too late."""

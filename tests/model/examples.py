@@ -388,4 +388,17 @@ EXAMPLES: tuple[Example, ...] = (
         ),
         World(arguments={"a": 1}),
     ),
+    Example(
+        "the driver looks for a value that is hidden because another argument with this value is secret",
+        "Other arguments with the value of a secret are hidden (docs/reference/workflow-rules.md, Secrets).",
+        Plan(
+            [
+                Line("s1", tool="t0", arguments={"x": ("secret",)}),
+                Line("s2", tool="t0", arguments={"y": ("output", "s1", "list.0")}),
+            ],
+            {"t0": Tool("t0", approval=Approval(expires_s=86400.0))},
+            secret=True,
+        ),
+        World(arguments={"a": 3}, gives=50),
+    ),
 )
