@@ -15,7 +15,7 @@ from mcp_baton import (
     step_output,
     task_variable,
 )
-from mcp_baton.cli.mermaid import mermaid
+from mcp_baton.cli.graph import mermaid
 from mcp_baton.workflow.steps.step import Step
 
 server = Server("shop")

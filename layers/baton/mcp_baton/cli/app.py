@@ -1,7 +1,7 @@
 """The command `baton` (docs/commands.md).
 
-Each command is a function in a module of this package. These modules import little, so that `baton --help` is fast: a
-command imports what it needs when it runs.
+Each command is a function in a module of this package. So that `baton --help` is fast, a command imports AWS's SDK, the
+local server and the testing kit only when it runs.
 """
 
 from collections.abc import Sequence
@@ -10,20 +10,19 @@ from typing import Annotated, Final
 
 import typer
 
-from mcp_baton.cli.approvals import approvals, approve, deny
-from mcp_baton.cli.call import call
-from mcp_baton.cli.callback import callback
 from mcp_baton.cli.check import check
 from mcp_baton.cli.dynamodb import dynamodb
 from mcp_baton.cli.graph import graph
+from mcp_baton.cli.http_api import approvals, approve, callback, deny
 from mcp_baton.cli.new import new
 from mcp_baton.cli.owner_data import export, forget
 from mcp_baton.cli.redrive import redrive
 from mcp_baton.cli.remote.errors import EXIT_WRONG_USAGE
-from mcp_baton.cli.run import resume, run
+from mcp_baton.cli.run import call, resume, run
 from mcp_baton.cli.serve import serve
 from mcp_baton.cli.tasks import cancel, complete, show, tasks
 from mcp_baton.exceptions import BatonError
+from mcp_baton.local.clean_text import echo
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -66,8 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _usage_error(error)
     except BatonError as error:
-        from mcp_baton.local.clean_text import echo
-
         echo(f"baton: {error}", err=True)
         return EXIT_WRONG_USAGE
     except (KeyboardInterrupt, typer.Abort):

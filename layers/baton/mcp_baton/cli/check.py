@@ -1,11 +1,15 @@
 """`baton check`: the errors of a server, at its start and in its runs (docs/commands.md, Check a server)."""
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich.text import Text
 
 from mcp_baton.cli import options
+from mcp_baton.cli.remote.errors import print_error
 from mcp_baton.exceptions import BatonError
+from mcp_baton.local.clean_text import CleanConsole, echo, print_json
 
 if TYPE_CHECKING:
     from mcp_baton.local.checking import CheckResult
@@ -32,19 +36,14 @@ def check(
 
     With --live, the exit code is also 1 if a resume of a stored task would be refused.
     """
-    import os
-
-    from mcp_baton.cli.remote.errors import print_error
     from mcp_baton.local.checking import check_target
-    from mcp_baton.local.clean_text import echo, print_json
 
     if live and table is None:
         raise BatonError("--live needs --table: name the table with the stored tasks")
     if not live and (table or dynamodb):
         raise BatonError("--table and --dynamodb are for stored tasks: add --live")
-    result = check_target(target, os.environ)
+    result, verdicts = check_target(target, os.environ), None
     code = EXIT_REFUSED if result.errors or (strict and result.warnings) else 0
-    verdicts = None
     try:
         if table is not None and result.server is not None and not result.refused:
             from mcp_baton.cli.remote.table import table_store
@@ -83,10 +82,6 @@ def _to_json(target: str, result: "CheckResult") -> dict[str, Any]:
 
 
 def _print(target: str, result: "CheckResult") -> None:
-    from rich.text import Text
-
-    from mcp_baton.local.clean_text import CleanConsole
-
     console = CleanConsole(soft_wrap=True)
     for word, style, faults in (("error", "bold red", result.errors), ("warning", "bold yellow", result.warnings)):
         for fault in faults:

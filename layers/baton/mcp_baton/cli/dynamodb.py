@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from mcp_baton.cli import options
+from mcp_baton.local.clean_text import echo
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +22,6 @@ def dynamodb(
 
     It contains the table of the tasks. Its contents are lost when the process ends.
     """
-    from mcp_baton.local.clean_text import echo
     from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine
     from mcp_baton.local.http_server import LocalServer, dynamodb_app, listen, run
     from mcp_baton.local.log import log_to_stderr

@@ -11,6 +11,7 @@ import typer
 from mcp_baton.cli import options
 from mcp_baton.cli.remote.errors import EXIT_DONE, print_error
 from mcp_baton.exceptions import BatonError
+from mcp_baton.local.clean_text import echo
 
 if TYPE_CHECKING:
     from mcp_baton.cli.owner_items import OwnerItems
@@ -44,8 +45,6 @@ def forget(
 
     Approvals are kept for the audit, without their arguments and messages. The command can be repeated.
     """
-    from mcp_baton.local.clean_text import echo
-
     if not yes:
         raise BatonError("forget deletes everything that is stored of the owner, and cannot be undone: add --yes")
     counts = Counter[str]()

@@ -1,13 +1,26 @@
-"""`baton run` and `baton resume`: workflows from a terminal (docs/commands.md)."""
+"""`baton run` and `resume`: workflows; `baton call`: tools (docs/commands.md)."""
 
-from typing import TYPE_CHECKING, Annotated
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from mcp_baton.cli import options
-
-if TYPE_CHECKING:
-    from mcp_baton.cli.remote.task import RunResult
+from mcp_baton.cli.remote.arguments import for_prompt, for_tool, parse_arguments
+from mcp_baton.cli.remote.connection import open_connection
+from mcp_baton.cli.remote.errors import EXIT_DONE, EXIT_FAILED
+from mcp_baton.cli.remote.printing import (
+    TASK_ID_PREFIX_CHARS,
+    RunResult,
+    call_line,
+    console,
+    content_lines,
+    print_run,
+    still_waits,
+)
+from mcp_baton.local.clean_text import print_json
+from mcp_baton.tasks.step_ids import StepId, parse_step_id
 
 
 @options.uses_server(options.Where)
@@ -24,7 +37,7 @@ def run(
 
     Exit code 0: completed; 1: failed; 3: paused; 4: the server does not answer or rejects you.
     """
-    return _run(connection, workflow, None, arguments, as_json=as_json)
+    return _run(connection, workflow, None, arguments or (), as_json=as_json)
 
 
 @options.uses_server(options.Served)
@@ -41,47 +54,79 @@ def resume(
 
     Exit code 0: completed; 1: failed, or already ended; 3: paused; 4: the server does not answer or rejects you.
     """
-    connection.check_where(may_be_target=False)
-    return _run(connection, None, task, arguments, as_json=as_json)
+    return _run(connection, None, task, arguments or (), as_json=as_json)
+
+
+@options.uses_server(options.Where)
+def call(
+    connection: options.ConnectionOptions,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
+    arguments: options.Arguments = None,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", metavar="TASK", help="The step to which the call belongs, TASK/STEP, or only its task."),
+    ] = None,
+    *,
+    as_json: bool,
+) -> int:
+    """Call a tool and print its result.
+
+    If the call becomes a task, the command waits for it. With --task, the call is recorded as a step of that workflow.
+
+    Exit code 0: done; 1: the tool failed, or a call with --task was not recorded; 4: the server does not answer or
+    rejects you.
+    """
+    parsed_arguments = parse_arguments(arguments or ())
+    with open_connection(connection, as_json=as_json) as remote:
+        schema = remote.tool(tool).get("inputSchema", {})
+        task_id = None if task is None else StepId(remote.find_task(task), parse_step_id(task).path).text
+        result = remote.call(tool, for_tool(parsed_arguments, schema), task_id)
+    if as_json:
+        print_json({name: value for name, value in result.items() if name != "resultType"})
+    else:
+        _print_result(result, task_id)
+    is_recorded = task_id is None or result.get("_meta", {}).get("recorded") is True
+    return EXIT_FAILED if result.get("isError") or not is_recorded else EXIT_DONE
+
+
+def _print_result(result: Mapping[str, Any], task_id: str | None) -> None:
+    meta, errors = result.get("_meta", {}), console(errors=True)
+    for line in content_lines(result.get("content", ())):
+        console().print(line, style="red" if result.get("isError") else "", soft_wrap=True)
+    if "recorded" not in meta:
+        return
+    if meta["recorded"] is not True:
+        errors.print(f"Not recorded: {meta.get('record_error', '')}", style="yellow")
+    for index, entry in enumerate(meta.get("next", ())):
+        line = f"{'Next: ' if index == 0 else '      '}{call_line(entry, task_id)}"
+        errors.print(line, style="dim", soft_wrap=True)
 
 
 def _run(
     connection: options.ConnectionOptions,
     workflow: str | None,
     task: str | None,
-    arguments: list[str] | None,
+    arguments: Sequence[str],
     *,
     as_json: bool,
 ) -> int:
-    from mcp_baton.cli.remote.arguments import for_prompt, parse_arguments
-    from mcp_baton.cli.remote.connection import open_connection
-    from mcp_baton.cli.remote.printing import console, print_run
-    from mcp_baton.local.clean_text import print_json
-
-    parsed_arguments = parse_arguments(arguments or ())
-    with open_connection(connection, as_json=as_json) as remote:
+    parsed_arguments = parse_arguments(arguments)
+    with open_connection(connection, for_tasks=task is not None, as_json=as_json) as remote:
         task_id = None
         if workflow is None:
             task_id, workflow = remote.workflow_of(task or "")
-        prompt = remote.prompt(workflow)
-        prompt_arguments = for_prompt(parsed_arguments, prompt.get("arguments", ()))
+        prompt_arguments = for_prompt(parsed_arguments, remote.prompt(workflow).get("arguments", ()))
         result = remote.run_with_secrets(workflow, prompt_arguments, task_id)
-        remote.progress.stop()
-        if as_json:
-            print_json(result.to_json())
-            return result.code
+    if as_json:
+        print_json(result.to_json())
+    else:
         print_run(result, console())
-        if result.paused:
-            _print_next_command(result, connection)
-        return result.code
+        _print_next_command(result, connection)
+    return result.code
 
 
-def _print_next_command(result: "RunResult", connection: options.ConnectionOptions) -> None:
-    import shlex
-
-    from mcp_baton.cli.remote.printing import TASK_ID_PREFIX_CHARS, console, still_waits
-
-    if result.task is None:
+def _print_next_command(result: RunResult, connection: options.ConnectionOptions) -> None:
+    if result.task is None or result.task.ended:
         return
     command = shlex.join(["baton", "resume", connection.where or "", result.task.task_id[:TASK_ID_PREFIX_CHARS]])
     condition = " after the wait" if still_waits(result.task) else ""

@@ -2,21 +2,31 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from mcp_baton.cli.options import ConnectionOptions, OptionalTask, WhereOrTable, WhereOrTask, uses_server
+from mcp_baton.cli.remote.arguments import ArgumentError, for_tool, parse_arguments
+from mcp_baton.cli.remote.client import Remote
+from mcp_baton.cli.remote.connection import open_connection
 from mcp_baton.cli.remote.errors import EXIT_DONE
+from mcp_baton.cli.remote.printing import (
+    STYLES,
+    TASK_ID_PREFIX_CHARS,
+    age,
+    console,
+    paused_text,
+    print_task,
+    records,
+    status_text,
+)
 from mcp_baton.exceptions import BatonError
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from mcp_baton.cli.remote.client import Remote
-    from mcp_baton.present.view import TaskView
+from mcp_baton.local.clean_text import print_json
+from mcp_baton.present.view import TaskView, view_in_list
 
 TASKS_PER_PAGE: Final = 50
+RESULT_SCHEMA: Final = {"properties": {"--result": {"type": "object"}}}
 
 
 @uses_server(WhereOrTable, optional=True, table=True)
@@ -27,25 +37,22 @@ def tasks(
     as_json: bool,
 ) -> int:
     """List your tasks, newest first."""
-    from mcp_baton.cli.remote.connection import open_connection
-    from mcp_baton.cli.remote.printing import console
-    from mcp_baton.local.clean_text import print_json
-
     if (connection.where is None) == (connection.table is None):
         raise BatonError("name either WHERE or --table")
-    limit = None if everything else TASKS_PER_PAGE
     with open_connection(connection, for_tasks=True, as_json=True) as source:
-        if as_json:
-            print_json({"tasks": source.tasks(limit)})
-        else:
-            console().print(_table_of(records) if (records := source.tasks(limit)) else "no tasks")
+        entries = source.tasks(None if everything else TASKS_PER_PAGE)
+    if as_json:
+        print_json({"tasks": entries})
+    else:
+        columns = ("task", "what", "status", "at", "age", "changed")
+        console().print(records(columns, _rows(entries), right=columns[-2:]) if entries else "no tasks")
     return EXIT_DONE
 
 
 @uses_server(WhereOrTask, table=True)
 def show(connection: ConnectionOptions, task: OptionalTask = None, *, as_json: bool) -> int:
     """Show a task: its steps, its pause reason, and the next calls."""
-    return _print_task(connection, task, lambda source, task_id: source.task(task_id), as_json=as_json)
+    return _print_task(connection, task, Remote.task, as_json=as_json)
 
 
 @uses_server(WhereOrTask, table=True)
@@ -54,7 +61,7 @@ def cancel(connection: ConnectionOptions, task: OptionalTask = None, *, as_json:
 
     A task that has already ended is not changed, and the exit code is 1.
     """
-    return _print_task(connection, task, lambda source, task_id: source.end_task(task_id), as_json=as_json)
+    return _print_task(connection, task, Remote.end_task, as_json=as_json)
 
 
 @uses_server(WhereOrTask, table=True)
@@ -71,23 +78,16 @@ def complete(
 
     A task that has already ended is not changed, and the exit code is 1.
     """
-    from mcp_baton.cli.remote.arguments import ArgumentError, for_tool, parse_arguments
-
     if not result:
         raise ArgumentError("--result is missing: a JSON object, such as --result '{\"refunded\": true}'")
-    schema = {"properties": {"--result": {"type": "object"}}}
-    value = for_tool(parse_arguments([f"--result={result}"]), schema)["--result"]
+    value = for_tool(parse_arguments([f"--result={result}"]), RESULT_SCHEMA)["--result"]
     return _print_task(connection, task, lambda source, task_id: source.end_task(task_id, value), as_json=as_json)
 
 
 def _print_task(
-    connection: ConnectionOptions, task: str | None, act: "Callable[[Remote, str], TaskView]", *, as_json: bool
+    connection: ConnectionOptions, task: str | None, act: Callable[[Remote, str], TaskView], *, as_json: bool
 ) -> int:
     """Do something with a task and print it. With --table, the first argument of the command is the task."""
-    from mcp_baton.cli.remote.connection import open_connection
-    from mcp_baton.cli.remote.printing import console, print_task
-    from mcp_baton.local.clean_text import print_json
-
     if connection.table is not None and task is not None:
         raise BatonError("with --table there is no WHERE: name only the task")
     prefix = task if connection.table is None else connection.where
@@ -102,12 +102,8 @@ def _print_task(
     return EXIT_DONE
 
 
-def _table_of(entries: Sequence[Mapping[str, Any]]) -> "Group":
-    from mcp_baton.cli.remote.printing import STYLES, TASK_ID_PREFIX_CHARS, age, paused_text, records, status_text
-    from mcp_baton.present.view import view_in_list
-
-    now_ms = time.time_ns() // 1_000_000
-    rows = []
+def _rows(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    now_ms, rows = time.time_ns() // 1_000_000, []
     for task in map(view_in_list, entries):
         status = status_text(task.status)
         if task.pauses and task.status == "working":
@@ -116,4 +112,4 @@ def _table_of(entries: Sequence[Mapping[str, Any]]) -> "Group":
         position = (task.open_step or task.message or "") + (f" ({types})" if types else "")
         ages = age(task.created, now_ms), age(task.updated, now_ms)
         rows.append((task.task_id[:TASK_ID_PREFIX_CHARS], task.workflow or task.tool or "", status, position, *ages))
-    return records(("task", "what", "status", "at", "age", "changed"), rows, right=("age", "changed"))
+    return rows

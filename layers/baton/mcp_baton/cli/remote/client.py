@@ -9,9 +9,8 @@ from msgspec import structs
 
 from mcp_baton.cli.remote.arguments import unknown
 from mcp_baton.cli.remote.errors import CommandFailure, Unreachable, ended_message
-from mcp_baton.cli.remote.printing import ProgressDisplay
+from mcp_baton.cli.remote.printing import ProgressDisplay, RunResult
 from mcp_baton.cli.remote.questions import Stopped, Terminal
-from mcp_baton.cli.remote.task import RunResult
 from mcp_baton.exceptions import BatonError
 from mcp_baton.present.view import NEXT_KEY, TaskView, view_in_meta, view_in_result
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, CLIENT_INFO_KEY, TASK_ID_KEY, TASKS_EXTENSION

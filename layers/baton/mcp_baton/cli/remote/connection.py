@@ -1,4 +1,4 @@
-"""The connection to WHERE: a URL, or a file or module that is served in this process."""
+"""The connection to WHERE: a URL, a file or module that is served in this process, or the table of the tasks."""
 
 import json
 import logging
@@ -9,18 +9,18 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mcp_baton.cli.options import ConnectionOptions
+from mcp_baton.cli.options import ConnectionOptions, check_encryption
 from mcp_baton.cli.remote.client import Receive, Remote
 from mcp_baton.cli.remote.errors import protocol_error
 from mcp_baton.cli.remote.printing import ProgressDisplay, short
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
 from mcp_baton.exceptions import BatonError
-from mcp_baton.local.log import TerminalHandler
-from mcp_baton.testing.client import Client
-from mcp_baton.testing.connecting import connect
-from mcp_baton.testing.wire import Stream
+
+if TYPE_CHECKING:
+    from mcp_baton.cli.remote.http import HttpTransport
+    from mcp_baton.testing.client import Client
 
 UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that an answer causes if its form is not MCP's. Answers are not validated against a schema."""
@@ -36,7 +36,7 @@ def open_connection(
         for_tasks: Whether the command is about existing tasks: a file would be served without tasks.
         as_json: Whether nothing is shown or asked.
     """
-    where, progress = connection.where or "", ProgressDisplay(shown=not as_json)
+    progress = ProgressDisplay(shown=not as_json)
     terminal = Terminal(interactive=not as_json and at_terminal(), quiet=progress.stop)
     try:
         if connection.table is not None:
@@ -47,33 +47,51 @@ def open_connection(
             return
         connection.check_where(may_be_target=not for_tasks)
         if connection.is_target:
-            from mcp_baton.local.checking import load_checked
-
-            # Without a handler, Python would print errors of tools with unsafe characters.
-            handler = TerminalHandler(sys.stderr, in_full=False, remedy="")
-            logging.basicConfig(level=logging.WARNING, handlers=[handler])
-            with connect(load_checked(where), owner="local") as client:
+            with _served_here(connection.where or "") as client:
                 yield Remote(partial(_send_locally, client), terminal, progress, client.clock.advance)
             return
-        try:
-            from mcp_baton.cli.remote.http import HttpTransport, access_of
-        except ModuleNotFoundError as error:
-            raise BatonError(
-                f"a connection to a server needs the package {error.name!r}: install mcp-baton[local]"
-            ) from error
-        with closing(HttpTransport(access_of(connection))) as server:
+        with open_http(connection) as server:
             try:
                 yield Remote(server.send, terminal, progress, time.sleep)
             except UNUSABLE as error:
                 frame = extract_tb(error.__traceback__)[-1]
-                problem = f"{type(error).__name__}: {error}, {Path(frame.filename).name} line {frame.lineno}"
-                raise protocol_error(f"{where} gave an answer that cannot be used ({short(problem)})") from error
+                problem = short(f"{type(error).__name__}: {error}, {Path(frame.filename).name} line {frame.lineno}")
+                raise protocol_error(f"{connection.where} gave an answer that cannot be used ({problem})") from error
     finally:
         progress.stop()
 
 
-def _send_locally(client: Client, message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> int:
+def open_http(connection: ConnectionOptions, *, has_secret_path: bool = False) -> "closing[HttpTransport]":
+    """Connect to the server at a URL. `has_secret_path` is whether a path of the requests is a credential."""
+    try:
+        from mcp_baton.cli.remote.http import HttpTransport, access_of
+    except ModuleNotFoundError as error:
+        raise BatonError(
+            f"a connection to a server needs the package {error.name!r}: install mcp-baton[local]"
+        ) from error
+    connection.check_where(may_be_target=False)
+    access = access_of(connection)
+    if has_secret_path:
+        check_encryption(access.url, insecure_http=access.insecure_http)
+    return closing(HttpTransport(access))
+
+
+@contextmanager
+def _served_here(where: str) -> "Iterator[Client]":
+    from mcp_baton.local.checking import load_checked
+    from mcp_baton.local.log import TerminalHandler
+    from mcp_baton.testing.connecting import connect
+
+    # Without a handler, Python would print errors of tools with unsafe characters.
+    logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=False, remedy="")])
+    with connect(load_checked(where), owner="local") as client:
+        yield client
+
+
+def _send_locally(client: "Client", message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> int:
     """Send a message to a server in this process, and take the messages of its answer as they are made."""
+    from mcp_baton.testing.wire import Stream
+
     response, _ = client.stage.function.invoke(client.wire.event(message, headers), Stream(receive).open)
     client.stage.worker.process_due()
     if response.get("body"):

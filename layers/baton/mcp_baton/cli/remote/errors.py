@@ -3,6 +3,7 @@
 from typing import Final
 
 from mcp_baton.exceptions import BatonError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound
+from mcp_baton.local.clean_text import echo, print_json
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_baton.testing.mcp_client import EndlessAnswer, JsonRpcError
 
@@ -70,8 +71,6 @@ def ended_message(task: str, status: str) -> str:
 
 def print_error(error: BatonError, *, as_json: bool) -> int:
     """Print an error. Return the exit code."""
-    from mcp_baton.local.clean_text import echo, print_json
-
     message = message_of(error)
     if as_json:
         details = {"code": error.code, "data": error.data} if isinstance(error, JsonRpcError) else {}

@@ -1,23 +1,22 @@
-"""`baton approvals`, `approve` and `deny`: the approvals that wait for people (docs/approvals.md)."""
+"""Commands that use the HTTP API beside the MCP endpoint: `baton approvals`, `approve` and `deny` (docs/approvals.md),
+and `callback`, which sends the result of a waiting step as another system does (docs/waiting.md)."""
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from mcp_baton.cli.options import ConnectionOptions, Served, check_encryption, uses_server
+from mcp_baton.cli.options import ConnectionOptions, Served, uses_server
+from mcp_baton.cli.remote.connection import open_http
 from mcp_baton.cli.remote.errors import EXIT_DONE, EXIT_FAILED
+from mcp_baton.cli.remote.printing import console, details, records
+from mcp_baton.cli.remote.questions import Terminal, at_terminal
 from mcp_baton.exceptions import BatonError
+from mcp_baton.local.clean_text import print_json
+from mcp_baton.protocol.json import MAX_DEPTH, loads
 
 if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.table import Table
-
     from mcp_baton.cli.remote.http import HttpTransport
-
-APPROVALS_RESOURCE: Final = "approvals"
 
 type State = Literal["waiting", "approved", "denied", "withdrawn"]
 Approval = Annotated[str, typer.Argument(metavar="ID", help="The approval's id.")]
@@ -33,15 +32,14 @@ def approvals(
     as_json: bool,
 ) -> int:
     """List the approvals of your groups, newest first."""
-    from mcp_baton.cli.remote.printing import console
-    from mcp_baton.local.clean_text import print_json
-
     with open_http(connection) as server:
-        records = _list_approvals(server, state)
-        if as_json:
-            print_json({"approvals": records})
-        else:
-            console().print(_table_of(records) if records else "no approvals")
+        approvals = _list_approvals(server, state)
+    rows = [[approval[member] for member in ("approvalId", "message", "owner", "expiresAt")] for approval in approvals]
+    if as_json:
+        print_json({"approvals": approvals})
+    else:
+        columns = ("approval", "question", "requested by", "expires")
+        console().print(records(columns, rows) if rows else "no approvals")
     return EXIT_DONE
 
 
@@ -61,60 +59,62 @@ def deny(
     return _decide(connection, approval, "deny", reason, confirmed=yes, as_json=as_json)
 
 
-def open_http(connection: ConnectionOptions, *, has_secret_path: bool = False) -> "closing[HttpTransport]":
-    """Connect to the HTTP API of the server at WHERE. `has_secret_path` is whether a path is a credential."""
-    from mcp_baton.cli.remote.http import HttpTransport, access_of
-
-    connection.check_where(may_be_target=False)
-    access = access_of(connection)
-    if has_secret_path:
-        check_encryption(access.url, insecure_http=access.insecure_http)
-    return closing(HttpTransport(access))
+@uses_server(Served)
+def callback(
+    connection: ConnectionOptions,
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="The address that a tool has made, or only its last part.")
+    ],
+    body: Annotated[str, typer.Argument(metavar="BODY", help="The JSON that the step waits for.")],
+    *,
+    as_json: bool,
+) -> int:
+    """Send a callback to a waiting step."""
+    try:
+        payload = loads(body, MAX_DEPTH)
+    except ValueError as error:
+        raise BatonError(f"BODY is not JSON: {error}") from error
+    with open_http(connection, has_secret_path=True) as server:
+        reply = server.call("POST", f"callbacks/{address.rpartition('/')[2]}", body=payload)
+    if as_json:
+        print_json(reply)
+    else:
+        console().print("accepted")
+    return EXIT_DONE
 
 
 def _list_approvals(server: "HttpTransport", state: State) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = []
+    approvals: list[dict[str, Any]] = []
     query: dict[str, str] | None = {"state": state}
     while query is not None:
-        page = server.call("GET", APPROVALS_RESOURCE, query=query)
-        records += page["approvals"]
+        page = server.call("GET", "approvals", query=query)
+        approvals += page["approvals"]
         query = {"state": state, "cursor": page["nextCursor"]} if "nextCursor" in page else None
-    return records
+    return approvals
 
 
 def _decide(
     connection: ConnectionOptions, approval_id: str, decision: str, reason: str, *, confirmed: bool, as_json: bool
 ) -> int:
     """Show a call, ask for confirmation, and send the decision with the digest of the call that it has shown."""
-    from mcp_baton.cli.remote.printing import console
-    from mcp_baton.cli.remote.questions import Terminal, at_terminal
-    from mcp_baton.local.clean_text import print_json
-
     with open_http(connection) as server:
-        record = server.call("GET", f"{APPROVALS_RESOURCE}/{approval_id}")
+        approval = server.call("GET", f"approvals/{approval_id}")
         if not as_json:
-            console().print(_details_of(record))
+            # Nothing is cut off: the end of a word may matter.
+            console().print(details((name, _text(approval[key])) for name, key in _DETAILS.items() if key in approval))
         if not confirmed:
             if not at_terminal():
                 raise BatonError("there is no terminal to confirm the decision: add --yes")
             terminal = Terminal(interactive=True)
             if terminal.line(f"{decision.capitalize()} this call? [y/N]").strip().lower() not in ("y", "yes"):
                 return EXIT_FAILED
-        body = {"decision": decision, "digest": record["digest"], "reason": reason, "from": "cli"}
-        result = server.call("POST", f"{APPROVALS_RESOURCE}/{approval_id}", body=body)
+        body = {"decision": decision, "digest": approval["digest"], "reason": reason, "from": "cli"}
+        result = server.call("POST", f"approvals/{approval_id}", body=body)
     if as_json:
         print_json(result)
     else:
         console().print(f"{result['state']} at {result['decidedAt']}")
     return EXIT_DONE
-
-
-def _table_of(approvals: Sequence[Mapping[str, Any]]) -> "Group":
-    from mcp_baton.cli.remote.printing import records
-
-    members = ("approvalId", "message", "owner", "expiresAt")
-    rows = [[record[member] for member in members] for record in approvals]
-    return records(("approval", "question", "requested by", "expires"), rows)
 
 
 _DETAILS: Final = {
@@ -131,12 +131,5 @@ _DETAILS: Final = {
 }
 
 
-def _details_of(record: Mapping[str, Any]) -> "Table":
-    """Return the call with everything that the server shows of it. Nothing is cut off: the end of a word may matter."""
-    from mcp_baton.cli.remote.printing import details
-
-    values = {name: record[member] for name, member in _DETAILS.items() if member in record}
-    return details(
-        (name, value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
-        for name, value in values.items()
-    )
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
