@@ -55,7 +55,7 @@ def test_a_person_sees_the_call_and_approves_it(
 ) -> None:
     order = request.node.name
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("mcp_baton.cli.remote.questions.at_terminal", lambda: True)
+    monkeypatch.setattr("mcp_baton.cli.http_api.at_terminal", lambda: True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     code, output = baton("kim", "approve", approval, text=True)
 
@@ -95,7 +95,7 @@ def test_a_workflow_shows_that_it_waits_for_an_approval_and_continues_after_it(
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "approve\n"])
 def test_a_decision_is_confirmed(baton: Run, approval: str, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    monkeypatch.setattr("mcp_baton.cli.remote.questions.at_terminal", lambda: True)
+    monkeypatch.setattr("mcp_baton.cli.http_api.at_terminal", lambda: True)
     monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
 
     assert baton("kim", "approve", approval, text=True)[0] == 1
