@@ -26,7 +26,6 @@ QUEUE = ("--queue", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead-lette
         (["redrive", "--function", "baton-worker:live"], "--queue"),
         (["redrive", *QUEUE, "--function", "baton-worker"], "'baton-worker' is not a function's alias"),
         (["redrive", "--queue", "dead-letters", "--function", "w:live"], "'dead-letters' is not a queue's URL"),
-        (["redrive", *QUEUE, "--function", "w:live", "--max", "0"], "'--max': Input should be greater"),
         (["dynamodb", "app.py"], "unexpected extra argument"),
         (["run", "127.0.0.1:8000/mcp", "borrow"], "write http://127.0.0.1:8000/mcp"),
         (["tasks", "localhost:8000"], "write http://localhost:8000"),

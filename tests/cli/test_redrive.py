@@ -125,15 +125,6 @@ def test_a_dry_run_sends_nothing_and_leaves_every_message(queue: Queue, capsys: 
     assert counts == "2 would be sent again, 0 failed and stayed in the queue"
 
 
-def test_at_most_max_messages_are_read(queue: Queue) -> None:
-    queue.add(*(record(event(f"t-{number:02}")) for number in range(MESSAGES_PER_BATCH + 5)))
-
-    assert queue.redrive("--max", str(MESSAGES_PER_BATCH + 2)) == 0
-
-    assert len(queue.worker.accepted_events) == MESSAGES_PER_BATCH + 2
-    assert len(queue.remaining_tasks()) == 3
-
-
 @pytest.mark.parametrize(
     "body", ["no JSON", "[]", record("text"), record({"httpMethod": "POST"}), record({"batonTask": {"taskId": 1}})]
 )

@@ -1,7 +1,5 @@
-"""Arguments and options that several commands have, and the parsers of their values.
-
-This module imports little, so that `baton --help` is fast. Typer also passes default values through a parser.
-"""
+"""Arguments and options that several commands have, and the parsers of their values. Typer also passes default values
+through a parser."""
 
 import math
 import re
@@ -9,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from ipaddress import ip_address
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import typer
 
@@ -41,8 +41,6 @@ header_name = _matching(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not the name of a he
 
 def is_loopback(host: str) -> bool:
     """Whether a host of a URL is this machine, so that nobody else can read the requests."""
-    from ipaddress import ip_address
-
     try:
         return host.lower() == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -55,8 +53,6 @@ def check_encryption(url: str, *, insecure_http: bool) -> None:
     Raises:
         BatonError: the URL begins with `http://`, and its host is another machine.
     """
-    from urllib.parse import urlsplit
-
     try:
         parts = urlsplit(url)
         scheme, host = parts.scheme, parts.hostname or ""
@@ -154,9 +150,6 @@ ReadUnits = Annotated[
     float, typer.Option("--read-units", min=1, metavar="N", help="The most read units of the table a second.")
 ]
 
-InsecureHttp = Annotated[
-    bool, typer.Option("--insecure-http", help="Send credentials to another machine without encryption.")
-]
 _CREDENTIALS: Final[dict[str, Any]] = {
     "api_key": Annotated[
         str | None, typer.Option("--api-key", metavar="KEY", help="Sent as x-api-key; env:NAME reads a variable.")
@@ -173,7 +166,9 @@ _CREDENTIALS: Final[dict[str, Any]] = {
             help="One more header; may be repeated. The value env:NAME reads a variable.",
         ),
     ],
-    "insecure_http": InsecureHttp,
+    "insecure_http": Annotated[
+        bool, typer.Option("--insecure-http", help="Send credentials to another machine without encryption.")
+    ],
 }
 _TABLE: Final[dict[str, Any]] = {
     "table": Annotated[
@@ -192,15 +187,11 @@ _AS_JSON: Final = Annotated[bool, typer.Option("--json", help="Print one JSON do
 def uses_server(
     where: Any, *, optional: bool = False, table: bool = False
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Decorate a command whose parameter `connection` has the `ConnectionOptions`: WHERE and its options.
+    """Decorate a command whose parameter `connection` has the `ConnectionOptions`: WHERE, which may be `optional`, and
+    its options, those of a `table` included.
 
     The command prints its errors on the standard error and returns the exit code. With `--json` it also prints
     `{"error": {"message", "code"?, "data"?}}` on the standard output.
-
-    Args:
-        where: The argument WHERE.
-        optional: Whether it can be omitted.
-        table: Whether the command also has the options of a table.
     """
     shared_options = {**(_TABLE if table else {}), **_CREDENTIALS}
 
@@ -213,13 +204,13 @@ def uses_server(
             except BatonError as error:
                 return print_error(error, as_json=values["as_json"])
 
-        where_default = Parameter.empty if not optional else None
-        parameters = [Parameter("where", Parameter.POSITIONAL_OR_KEYWORD, default=where_default, annotation=where)]
-        own_parameters = signature(command).parameters.items()
-        parameters += [parameter for name, parameter in own_parameters if name not in ("connection", "as_json")]
+        default = None if optional else Parameter.empty
+        parameters = [Parameter("where", Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=where)]
+        own = signature(command).parameters
+        parameters += [own[name] for name in own if name not in ("connection", "as_json")]
         for name, annotation in {**shared_options, "as_json": _AS_JSON}.items():
-            default = False if name in ("aws", "insecure_http", "as_json") else None
-            parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+            value = False if name in ("aws", "insecure_http", "as_json") else None
+            parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=annotation))
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         return run
 

@@ -16,6 +16,7 @@ from mcp_baton.cli import options
 from mcp_baton.cli.aws_region import check_region, environment_region
 from mcp_baton.clients import ACCEPTED_STATUS
 from mcp_baton.exceptions import BatonError
+from mcp_baton.local.clean_text import echo
 from mcp_baton.protocol.json import MAX_LEVELS, loads
 
 MESSAGES_PER_BATCH: Final = 10
@@ -36,10 +37,6 @@ def redrive(
             parser=options.alias, metavar="NAME", help="The stack's output Worker: an alias's ARN, or name:alias."
         ),
     ],
-    limit: Annotated[
-        int | None,
-        typer.Option("--max", min=1, metavar="N", help="The maximum number of messages to read. Default: all."),
-    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
 ) -> int:
     """Invoke the worker again with the dead-letter queue's events.
@@ -58,7 +55,7 @@ def redrive(
     except BotoCoreError as error:
         raise BatonError(f"{error} Set AWS_REGION, or AWS_PROFILE to a profile that has a region.") from error
     check_region(sqs.meta.region_name)
-    return Redrive(queue, function, limit, dry_run, sqs, aws_lambda, (BotoCoreError, ClientError)).run()
+    return Redrive(queue, function, dry_run, sqs, aws_lambda, (BotoCoreError, ClientError)).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,6 @@ class Redrive:
 
     queue: str
     function: str
-    limit: int | None
     dry_run: bool
     sqs: Any
     aws_lambda: Any
@@ -77,11 +73,10 @@ class Redrive:
     def run(self) -> int:
         """Send every event and delete its message. Return the exit code, 1 if an event could not be sent.
 
-        A message is deleted when Lambda has accepted its event. Sending an event twice is safe: only one worker at a
-        time runs a task, and an event starts a workflow once.
+        Sending an event twice is safe: only one worker at a time runs a task, and an event starts a workflow once.
 
         Raises:
-            BatonError: the queue cannot be read. Messages that were printed before were processed.
+            BatonError: the queue cannot be read.
         """
         action = "would be sent again" if self.dry_run else "sent again"
         sent_count, failed_count, remaining = 0, 0, list[dict[str, Any]]()
@@ -92,24 +87,23 @@ class Redrive:
                     problem = None if self.dry_run else self._send(message, event)
                 except ValueError as error:
                     name, problem = f"message {message['MessageId']}", str(error)
-                _echo(f"{name}: {action if problem is None else f'failed: {problem}'}")
+                echo(f"{name}: {action if problem is None else f'failed: {problem}'}")
                 if problem or self.dry_run:
                     remaining.append(message)
                 sent_count, failed_count = (sent_count, failed_count + 1) if problem else (sent_count + 1, failed_count)
         finally:
             for message in remaining:
                 self._make_visible(message)
-        _echo(f"{sent_count} {action}, {failed_count} failed and stayed in the queue")
+        echo(f"{sent_count} {action}, {failed_count} failed and stayed in the queue")
         return 1 if failed_count else 0
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         seen_ids = set[str]()
-        while self.limit is None or len(seen_ids) < self.limit:
-            count = MESSAGES_PER_BATCH if self.limit is None else min(MESSAGES_PER_BATCH, self.limit - len(seen_ids))
+        while True:
             try:
                 response = self.sqs.receive_message(
                     QueueUrl=self.queue,
-                    MaxNumberOfMessages=count,
+                    MaxNumberOfMessages=MESSAGES_PER_BATCH,
                     VisibilityTimeout=MESSAGE_HIDDEN_S,
                     WaitTimeSeconds=LONG_POLL_S,
                 )
@@ -141,10 +135,8 @@ class Redrive:
         try:
             self.sqs.change_message_visibility(QueueUrl=self.queue, ReceiptHandle=handle, VisibilityTimeout=0)
         except self.errors as error:
-            _echo(
-                f"message {message['MessageId']}: visible in the queue again after {MESSAGE_HIDDEN_S} s: {error}",
-                err=True,
-            )
+            text = f"message {message['MessageId']}: visible in the queue again after {MESSAGE_HIDDEN_S} s: {error}"
+            echo(text, err=True)
 
 
 def _event(body: str) -> tuple[str, object]:
@@ -157,16 +149,8 @@ def _event(body: str) -> tuple[str, object]:
     match event:
         case {"batonTask": {"taskId": str(task_id)}}:
             return f"task {task_id}", event
-        case {"batonStart": {"id": start_id}}:
-            return f"start {start_id}", event
-        case [{"batonStart": {"id": start_id}}]:
+        case {"batonStart": {"id": start_id}} | [{"batonStart": {"id": start_id}}]:
             return f"start {start_id}", event
         case [{"batonStart": {"id": first_id}}, *others]:
             return f"start {first_id} and {len(others)} more", event
     raise ValueError("it has no batonTask.taskId and no batonStart.id, as the worker's events have")
-
-
-def _echo(text: str, *, err: bool = False) -> None:
-    from mcp_baton.local.clean_text import echo
-
-    echo(text, err=err)

@@ -117,12 +117,13 @@ def _run(
             task_id, workflow = remote.workflow_of(task or "")
         prompt_arguments = for_prompt(parsed_arguments, remote.prompt(workflow).get("arguments", ()))
         result = remote.run_with_secrets(workflow, prompt_arguments, task_id)
-    if as_json:
-        print_json(result.to_json())
-    else:
-        print_run(result, console())
-        _print_next_command(result, connection)
-    return result.code
+        remote.progress.stop()
+        if as_json:
+            print_json(result.to_json())
+        else:
+            print_run(result, console())
+            _print_next_command(result, connection)
+        return result.code
 
 
 def _print_next_command(result: RunResult, connection: options.ConnectionOptions) -> None:

@@ -41,11 +41,12 @@ def tasks(
         raise BatonError("name either WHERE or --table")
     with open_connection(connection, for_tasks=True, as_json=True) as source:
         entries = source.tasks(None if everything else TASKS_PER_PAGE)
+        rows = _rows(entries)
     if as_json:
         print_json({"tasks": entries})
     else:
         columns = ("task", "what", "status", "at", "age", "changed")
-        console().print(records(columns, _rows(entries), right=columns[-2:]) if entries else "no tasks")
+        console().print(records(columns, rows, right=columns[-2:]) if rows else "no tasks")
     return EXIT_DONE
 
 

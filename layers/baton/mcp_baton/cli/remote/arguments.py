@@ -27,6 +27,14 @@ class GivenArgument:
     text: str
     literal: bool = False
 
+    def value(self) -> Any:
+        if not self.literal:
+            return self.text
+        try:
+            return loads(self.text, MAX_DEPTH)
+        except ValueError as error:
+            raise ArgumentError(f"{self.name}:={self.text} is not JSON: {error}") from error
+
 
 def parse_arguments(words: Iterable[str]) -> list[GivenArgument]:
     """Parse words such as `a=text`, `b:=[1]` and `c=@notes.txt`."""
@@ -54,21 +62,17 @@ def for_tool(arguments: Sequence[GivenArgument], schema: Mapping[str, Any]) -> d
     if properties and not schema.get("additionalProperties"):
         _check_names(arguments, properties)
     return {
-        argument.name: _literal(argument)
-        if argument.literal
-        else from_text(argument.name, argument.text, properties.get(argument.name, {}), schema)
-        for argument in arguments
+        given.name: given.value()
+        if given.literal
+        else Allowed(properties.get(given.name, {}), schema).value(given.name, given.text)
+        for given in arguments
     }
 
 
 def for_prompt(arguments: Sequence[GivenArgument], declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Convert the arguments of a prompt, which are all strings. `declared` has those of `prompts/list`."""
     _check_names(arguments, [str(argument["name"]) for argument in declared])
-    converted: dict[str, str] = {}
-    for argument in arguments:
-        value = _literal(argument) if argument.literal else argument.text
-        converted[argument.name] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return converted
+    return {argument.name: _as_text(argument.value()) for argument in arguments}
 
 
 def _check_names(arguments: Sequence[GivenArgument], known: Iterable[str]) -> None:
@@ -83,67 +87,69 @@ def unknown(kind: str, name: str, known: Sequence[str]) -> ArgumentError:
     return ArgumentError(f"there is no {kind} {name!r}: {hint}")
 
 
-def _literal(argument: GivenArgument) -> Any:
-    try:
-        return loads(argument.text, MAX_DEPTH)
-    except ValueError as error:
-        raise ArgumentError(f"{argument.name}:={argument.text} is not JSON: {error}") from error
+class Allowed:
+    """The values that a schema allows. `root` has its `$defs`.
+
+    Attributes:
+        types: The JSON types, `null` at the end.
+        choices: The only values, without null; empty if there are others.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], root: Mapping[str, Any]) -> None:
+        forms = list(_forms(schema, root))
+        lists = [form.get("enum", [form["const"]] if "const" in form else []) for form in forms]
+        types = {kind for form in forms for kind in _types(form)}
+        self._values = [value for values in lists for value in values]
+        self.types = [*sorted(types - {"null"}), *(types & {"null"})]
+        is_choice = all(form.keys() & {"enum", "const"} for form in forms if form.get("type") != "null")
+        self.choices = [value for value in self._values if value is not None] if is_choice else []
+
+    @property
+    def choices_text(self) -> str:
+        """The choices as the user can write them."""
+        return ", ".join(map(_as_text, self.choices))
+
+    def value(self, name: str, text: str) -> Any:
+        """Convert a text. A schema that allows strings keeps it.
+
+        Raises:
+            ArgumentError: the value is not allowed.
+        """
+        for choice in self._values:
+            if text == _as_text(choice):
+                return choice
+        if self.choices and not (text == "null" and "null" in self.types):
+            raise ArgumentError(f"{name}={text}: {text!r} is not one of {self.choices_text}")
+        if not self.choices and (not self.types or "string" in self.types):
+            return text
+        try:
+            value: Any = loads(text, MAX_DEPTH)
+        except ValueError:
+            value = ...
+        is_boolean = isinstance(value, bool)
+        kinds = {kind: _TYPES.get(kind, NoneType) for kind in self.types if is_boolean == (kind == "boolean")}
+        if not any(isinstance(value, kind) for kind in kinds.values()):
+            raise ArgumentError(f"{name}={text}: {text!r} is not a value of type {' or '.join(self.types)}")
+        return value
 
 
-def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """Convert a text to a value of a schema. A schema that allows strings keeps the text. `root` has the `$defs`."""
-    for choice in _enum_values(schema, root):
-        if text == _as_text(choice):
-            return choice
-    choices = choices_of(schema, root)
-    if choices and not (text == "null" and any(form.get("type") == "null" for form in _forms(schema, root))):
-        raise ArgumentError(f"{name}={text}: {text!r} is not one of {choices_text(choices)}")
-    kinds = {kind for form in _forms(schema, root) for kind in _kinds(form)}
-    if not choices and (not kinds or "string" in kinds):
-        return text
-    try:
-        value: Any = loads(text, MAX_DEPTH)
-    except ValueError:
-        value = ...
-    if not any(_has_type(kind, value) for kind in kinds):
-        type_names = " or ".join(sorted(kinds - {"null"}) + ["null"] * ("null" in kinds))
-        raise ArgumentError(f"{name}={text}: {text!r} is not a value of type {type_names}")
-    return value
+_TYPES: Final = {"integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
 
 
-def kinds_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[str]:
-    """Return the JSON types that a schema allows, without null."""
-    return sorted({kind for form in _forms(schema, root) for kind in _kinds(form)} - {"null"})
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def choices_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
-    """Return the values of a schema that allows only certain values, without null; empty for other schemas."""
-    forms = [form for form in _forms(schema, root) if form.get("type") != "null"]
-    is_choice = all("enum" in form or "const" in form for form in forms)
-    return [value for value in _enum_values(schema, root) if value is not None] if is_choice else []
-
-
-def choices_text(choices: Iterable[Any]) -> str:
-    """Return choices as the user can write them."""
-    return ", ".join(map(_as_text, choices))
-
-
-def _as_text(choice: Any) -> str:
-    return choice if isinstance(choice, str) else json.dumps(choice, ensure_ascii=False)
-
-
-def _enum_values(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
-    return [
-        value for form in _forms(schema, root) for value in form.get("enum", [form["const"]] if "const" in form else [])
-    ]
+def _types(form: Mapping[str, Any]) -> list[str]:
+    kind = form.get("type", [])
+    return [kind] if isinstance(kind, str) else list(kind)
 
 
 def _forms(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """Yield the schema, or its alternatives."""
     if "$ref" in schema:
-        path = str(schema["$ref"]).removeprefix("#/").split("/")
         target: Any = root
-        for part in path:
+        for part in str(schema["$ref"]).removeprefix("#/").split("/"):
             target = target.get(part, {}) if isinstance(target, Mapping) else {}
         yield from _forms({name: value for name, value in target.items() if value is not schema}, root)
     elif "anyOf" in schema or "oneOf" in schema:
@@ -151,15 +157,3 @@ def _forms(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterable[Mappi
             yield from _forms(form, root)
     else:
         yield schema
-
-
-def _kinds(form: Mapping[str, Any]) -> list[str]:
-    kind = form.get("type", [])
-    return [kind] if isinstance(kind, str) else list(kind)
-
-
-_TYPES: Final = {"integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
-
-
-def _has_type(kind: str, value: Any) -> bool:
-    return isinstance(value, _TYPES.get(kind, NoneType)) and (kind == "boolean" or not isinstance(value, bool))

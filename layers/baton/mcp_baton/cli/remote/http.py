@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, override
 
 import httpx
@@ -35,17 +36,11 @@ MAX_MESSAGE_LEVELS: Final = MAX_LEVELS + 20
 """The maximum nesting of a message: that of a tool's value, and the levels around it."""
 
 MAX_ERROR_CHARS: Final = 200
+REJECTED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
 
 class Access(Struct, frozen=True):
-    """The URL of a server, and the values of the credentials.
-
-    Attributes:
-        api_key: Sent as `x-api-key`.
-        token: Sent as `Authorization: Bearer`.
-        aws: Whether requests are signed with AWS credentials.
-        insecure_http: Whether credentials may be sent to another machine over HTTP without TLS.
-    """
+    """The URL of a server, and the values of the credentials (docs/commands.md, Where: URLs and files)."""
 
     url: str
     api_key: str | None = None
@@ -121,12 +116,9 @@ class HttpTransport:
         """
         all_headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
         body = json.dumps(message).encode()
-        try:
-            with self._client.stream("POST", self._url, content=body, headers=all_headers) as response:
-                any(map(receive, self._messages(response)))
-                return response.status_code
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            raise Unreachable(f"{self._url} cannot be reached: {error}{_remedy(error, self._url)}") from error
+        with self._request("POST", self._url, content=body, headers=all_headers) as response:
+            any(map(receive, self._messages(response)))
+            return response.status_code
 
     def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Json = None
@@ -136,27 +128,34 @@ class HttpTransport:
         Raises:
             Unreachable: the server does not answer, or has no such API.
             Denied: it rejects the credentials.
-            Failure: it refuses the request; contains its reason.
+            CommandFailure: it refuses the request; contains its reason.
         """
-        url = httpx.URL(self._url).join(path)
-        try:
-            with self._client.stream(method, url, params=query, json=None if method == "GET" else body) as response:
-                document = self._body(response)
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            raise Unreachable(f"{url} cannot be reached: {error}{_remedy(error, self._url)}") from error
+        url = str(httpx.URL(self._url).join(path))
+        with self._request(method, url, params=query, json=None if method == "GET" else body) as response:
+            document = self._body(response)
         if response.is_success and isinstance(document, dict):
             return document
         reason = document.get("error") if isinstance(document, dict) else None
         if isinstance(reason, str):
             raise CommandFailure(f"{reason} ({response.status_code})")
-        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        if response.status_code in REJECTED:
             raise Denied(
                 f"{url} answered {response.status_code}{_reason(document)}: the credentials are missing or wrong"
             )
         raise Unreachable(f"{url} has no such API: it answered {response.status_code}{_reason(document)}")
 
+    @contextmanager
+    def _request(self, method: str, url: str, **content: Any) -> Iterator[httpx.Response]:
+        try:
+            with self._client.stream(method, url, **content) as response:
+                yield response
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            is_local = isinstance(error, httpx.ConnectError) and is_loopback(httpx.URL(url).host)
+            remedy = ": is `baton serve` running, on this port?" if is_local else ""
+            raise Unreachable(f"{url} cannot be reached: {error}{remedy}") from error
+
     def _messages(self, response: httpx.Response) -> Iterator[dict[str, Any]]:
-        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        if response.status_code in REJECTED:
             raise Denied(
                 f"{self._url} answered {response.status_code}{_reason(self._body(response))}: the credentials are "
                 "missing, wrong, or do not allow this (--api-key, --token, --aws)"
@@ -199,12 +198,6 @@ class HttpTransport:
             if remaining < 0:
                 raise protocol_error(f"{self._url} sent an answer of more than {MAX_RESPONSE_BYTES:,} bytes")
             yield piece
-
-
-def _remedy(error: Exception, url: str) -> str:
-    """Return a hint if the connection to this machine was refused."""
-    is_local = isinstance(error, httpx.ConnectError) and is_loopback(httpx.URL(url).host)
-    return ": is `baton serve` running, on this port?" if is_local else ""
 
 
 def _headers(access: Access) -> dict[str, str]:

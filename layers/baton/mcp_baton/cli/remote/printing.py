@@ -19,7 +19,7 @@ from mcp_baton.cli.remote.errors import EXIT_DONE, EXIT_FAILED, EXIT_PAUSED
 from mcp_baton.local.clean_text import CleanConsole
 from mcp_baton.present.prompt_messages import REQUESTS
 from mcp_baton.present.sentences import PAUSED_FOR_MODEL, what_happened
-from mcp_baton.present.view import StepView, TaskView
+from mcp_baton.present.view import TaskView
 from mcp_baton.testing.results import Run
 from mcp_baton.workflow.pause import Waiting, parse_pause
 
@@ -37,17 +37,15 @@ STYLES: Final = {
     "skipped": "dim",
 }
 MAX_VALUE_CHARS: Final = 300
-"""The maximum number of characters of a value in a line."""
-
-TASK_ID_PREFIX_CHARS: Final = 16
-"""The number of characters of a task's id in a list."""
-
+"""The most characters of a value in a line."""
 MAX_RESULT_CHARS: Final = 4_000
-"""The maximum number of characters of a result."""
-
+TASK_ID_PREFIX_CHARS: Final = 16
+"""The characters of a task's id in a list."""
 MIN_TABLE_WIDTH: Final = 60
 """The width below which a terminal shows no tables, characters."""
 
+PAUSED_BEGINS: Final = "paused: "
+"""How the status messages of paused tasks begin."""
 UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
@@ -63,12 +61,8 @@ def records(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], ri
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in columns:
         # The first column identifies the row, so that it is folded last.
-        table.add_column(
-            name,
-            justify="right" if name in right else "left",
-            overflow="fold",
-            no_wrap=name == columns[0] or name in right,
-        )
+        no_wrap = name == columns[0] or name in right
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=no_wrap)
     for row in rows:
         table.add_row(*row)
     return Group(table)
@@ -123,10 +117,6 @@ def clock(at_ms: int | None) -> str:
     return "" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
 
 
-PAUSED_BEGINS = "paused: "
-"""How the status messages of paused tasks begin."""
-
-
 def paused_text(message: str | None) -> str:
     """Return what a paused task waits for, from its status message: `paused: waits for the model`."""
     return short(message) if message and message.startswith(PAUSED_BEGINS) else PAUSED_FOR_MODEL
@@ -146,13 +136,8 @@ def still_waits(task: TaskView) -> bool:
 
 
 def call_line(entry: Mapping[str, Any], task_id: str | None = None) -> str:
-    """Return an entry of `next` in a line: the words after `baton call WHERE`, or the resource to read.
-
-    The words are quoted for a shell. A call whose arguments do not name its step gets the option that does.
-
-    Args:
-        task_id: The task, for an entry that does not name its step.
-    """
+    """Return an entry of `next` in a line: the words after `baton call WHERE`, quoted for a shell, or the resource to
+    read. `task_id` is the task, for an entry that does not name its step."""
     if "resource" in entry:
         return f"read {entry['resource']}"
     arguments = entry.get("arguments", {})
@@ -281,7 +266,7 @@ def print_task(task: TaskView, out: Console, now_ms: int) -> None:
 
 
 def _print_head(task: TaskView, out: Console) -> None:
-    """Print the workflow, the id, the status and the steps of a task."""
+    """Print a task: its status, and its steps with their start (UTC), duration and length or progress."""
     out.print(Text().append(task.workflow or "a tool's task", style="bold").append(f"  {task.task_id}", style="dim"))
     line = status_text(task.status)
     if task.pause and not task.ended:
@@ -290,25 +275,23 @@ def _print_head(task: TaskView, out: Console) -> None:
     if task.message and not task.message.startswith(PAUSED_BEGINS):
         line.append(f": {short(task.message)}")
     out.print(line)
-    if task.steps:
-        out.print(Padding(_steps_table(task.steps), (0, 0, 0, 2), expand=False))
-
-
-def _steps_table(steps: tuple[StepView, ...]) -> Group:
-    """Return the steps with their status, start (UTC), duration, and length of the result or progress of the list."""
     rows = []
-    for step in steps:
+    for step in task.steps:
         size = "" if step.bytes is None else decimal(step.bytes)
         if step.elements:
             ended, total = step.elements["done"], step.elements["total"]
             size = f"{ended} of {total} {'element' if total == 1 else 'elements'}"
         rows.append((step.name, status_text(step.status), clock(step.at_ms), duration(step.ms), size))
-    return records(("step", "status", "began", "took", "result"), rows, right=("took", "result"))
+    if rows:
+        columns = ("step", "status", "began", "took", "result")
+        _print_indented(records(columns, rows, right=("took", "result")), out)
 
 
 def _print_pause(task: TaskView, out: Console) -> None:
     rows = [("Paused", text) for text in pause_texts(task)]
-    rows += [("Asks", f"{key}: {_question_text(question)}") for key, question in task.questions.items()]
+    for key, question in task.questions.items():
+        params = question.get("params", {}) if isinstance(question, dict) else {}
+        rows.append(("Asks", f"{key}: {short(params.get('message', question))}"))
     if rows:
         out.print(details(rows))
     if task.following:
@@ -325,28 +308,18 @@ def _print_results(task: TaskView, out: Console) -> None:
     for name, value in results[-1:]:
         out.print(f"Result of {name}", style="bold")
         _print_indented(_pretty(value), out)
-    if task.result is not None and (task.result_by or not (results and _is_summary(task.result))):
+    # The engine's own result says only that all steps are completed.
+    is_summary = isinstance(task.result, dict) and task.result.keys() == {"completed", "steps_completed"}
+    if task.result is not None and (task.result_by or not (results and is_summary)):
         out.print("Result, supplied by a client" if task.result_by else "Result", style="bold")
         _print_indented(_pretty(task.result), out)
 
 
-def _is_summary(result: Any) -> bool:
-    """Whether it is the engine's own result, which says only that all steps are completed."""
-    return isinstance(result, dict) and result.keys() == {"completed", "steps_completed"}
-
-
 def _pretty(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-    return (
-        text
-        if len(text) <= MAX_RESULT_CHARS
-        else f"{text[:MAX_RESULT_CHARS]}… ({len(text)} characters; --json has all)"
-    )
-
-
-def _question_text(question: Any) -> str:
-    params = question.get("params", {}) if isinstance(question, dict) else {}
-    return short(params.get("message", question))
+    if len(text) <= MAX_RESULT_CHARS:
+        return text
+    return f"{text[:MAX_RESULT_CHARS]}… ({len(text)} characters; --json has all)"
 
 
 def _print_indented(text: RenderableType, out: Console, indent: int = 2) -> None:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mcp_baton.cli.remote.arguments import ArgumentError, choices_of, choices_text, from_text, kinds_of
+from mcp_baton.cli.remote.arguments import Allowed, ArgumentError
 from mcp_baton.cli.remote.errors import CommandFailure
 from mcp_baton.cli.remote.printing import console
 from mcp_baton.local.clean_text import cleaned
@@ -67,18 +67,21 @@ class Terminal:
 
     def _fields(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Ask for the values of a schema's fields. Optional ones may stay empty; an empty line means the default."""
-        values: dict[str, Any] = {}
-        for name, field in schema.get("properties", {}).items():
-            required = name in schema.get("required", ())
-            value = self._field(name, field, schema, field.get("default"), required=required)
-            if value is not None:
-                values[name] = value
-        return values
+        required = schema.get("required", ())
+        values = {
+            name: self._field(name, field, schema, field.get("default"), required=name in required)
+            for name, field in schema.get("properties", {}).items()
+        }
+        return {name: value for name, value in values.items() if value is not None}
 
     def _field(
         self, name: str, field: Mapping[str, Any], schema: Mapping[str, Any], default: Any, *, required: bool
     ) -> Any:
-        label = _label(name, field, schema, default)
+        allowed = Allowed(field, schema)
+        types = [kind for kind in allowed.types if kind != "null"]
+        label = _label(
+            name, field, f"one of {allowed.choices_text}" if allowed.choices else " or ".join(types), default
+        )
         while True:
             text = self.line(label)
             if not text.strip():
@@ -86,28 +89,23 @@ class Terminal:
                     return default
                 self.say(f"{name} is required.", "red")
                 continue
+            if types == ["boolean"]:
+                text = text.strip().lower()
+                text = {"y": "true", "yes": "true", "n": "false", "no": "false"}.get(text, text)
             try:
-                return from_text(name, _as_json(text, field, schema), field, schema)
+                return allowed.value(name, text)
             except ArgumentError as error:
                 self.say(str(error), "red")
 
 
-def _label(name: str, field: Mapping[str, Any], schema: Mapping[str, Any], default: Any) -> str:
+def _label(name: str, field: Mapping[str, Any], hint: str, default: Any) -> str:
     title = str(field.get("title", name))
     if title.replace(" ", "_").lower() == name.lower():
         title = name
-    choices = choices_of(field, schema)
-    hint = f"one of {choices_text(choices)}" if choices else " or ".join(kinds_of(field, schema))
     label = f"{title} ({hint})" if hint else title
     label += f", {field['description']}" if "description" in field else ""
     default_text = default if isinstance(default, str) else json.dumps(default, ensure_ascii=False)
     return f"{label}:" if default is None else f"{label} [{default_text}]:"
-
-
-def _as_json(text: str, field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    if kinds_of(field, schema) == ["boolean"]:
-        return {"y": "true", "yes": "true", "n": "false", "no": "false"}.get(text.strip().lower(), text.strip())
-    return text
 
 
 def at_terminal() -> bool:
