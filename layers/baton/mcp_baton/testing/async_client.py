@@ -7,8 +7,10 @@ from functools import update_wrapper
 from typing import Any, Concatenate, cast
 
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.testing.client import Client, Controls, StartedTask
+from mcp_baton.testing.client import Client
+from mcp_baton.testing.controls import Controls
 from mcp_baton.testing.results import Run
+from mcp_baton.testing.started_task import StartedTask
 
 
 def _in_thread[**Arguments, Target, Returned](

@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -12,7 +12,8 @@ from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from mcp_baton.testing.answers import Answers
-from mcp_baton.testing.client import Client, Stage
+from mcp_baton.testing.client import Client
+from mcp_baton.testing.controls import Stage
 from mcp_baton.testing.function import Clock, Function, Invocations
 from mcp_baton.testing.mcp_client import ERA_REVISIONS, Era
 from mcp_baton.testing.overrides import Overrides
@@ -95,10 +96,8 @@ def _database() -> "DynamoDBClient":
 
 
 def _stage(server: Server, settings: Settings, database: "DynamoDBClient", workers: Workers) -> Stage:
-    questions = (
-        step for workflow in server.workflows.values() for step in workflow.steps if isinstance(step, Question)
-    )
-    users = {step.name: step.question for step in questions if step.of == "user"}
+    steps = [step for workflow in server.workflows.values() for step in workflow.steps]
+    users = {step.name: step.question for step in steps if isinstance(step, Question) and step.of == "user"}
     clock, answers = Clock(), Answers(workflow_questions=users)
     invocations, events = Invocations(clock), Events(clock)
     store, workflow_of_task = Store(database, invocations), dict[str, str]()
@@ -109,17 +108,7 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
         instrumented.check()
 
         def make() -> "Handler":
-            tasks = dynamodb_store(
-                TABLE,
-                settings,
-                connect=lambda: database,
-                now_ms=clock.now_ms,
-                monotonic=clock.monotonic_s,
-                sleep=clock.sleep,
-            )
-            return compose(
-                instrumented, settings, store=tasks, clock=clock.monotonic_s, sleep=clock.sleep, dispatcher=events
-            )
+            return _handler(instrumented, settings, database, clock, events)
 
         function, worker = Function(make, invocations), Worker(make, invocations, events, workers)
 
@@ -129,20 +118,13 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
 
         if settings.sweep and workers == "at once":
             clock.next_sweep_s, clock.sweep = lambda: store.next_sweep_s(clock.now_ms()), sweep
-        overrides = Overrides(instrumented)
-        return Stage(
-            instrumented,
-            function,
-            worker,
-            invocations,
-            store,
-            clock,
-            script,
-            answers,
-            workflow_of_task,
-            overrides,
-            sweep,
-            deploy,
-        )
+        shared = (invocations, store, clock, script, answers, workflow_of_task)
+        return Stage(instrumented, function, worker, *shared, Overrides(instrumented), sweep, deploy)
 
     return deploy(server)
+
+
+def _handler(server: Server, settings: Settings, database: "DynamoDBClient", clock: Clock, events: Events) -> "Handler":
+    times: Any = {"now_ms": clock.now_ms, "monotonic": clock.monotonic_s, "sleep": clock.sleep}
+    tasks = dynamodb_store(TABLE, settings, connect=lambda: database, **times)
+    return compose(server, settings, store=tasks, clock=clock.monotonic_s, sleep=clock.sleep, dispatcher=events)

@@ -316,10 +316,13 @@ class Contents:
         return cls(contents["uri"], contents.get("mimeType"), contents.get("text", ""), data)
 
 
+def omit(members: JsonObject, *names: str) -> dict[str, Json]:
+    return {name: value for name, value in members.items() if name not in names}
+
+
 def own_meta(result: JsonObject) -> dict[str, Json]:
     """Return a result's `_meta` without the members of every result."""
-    meta = cast("JsonObject", result.get("_meta", {}))
-    return {name: value for name, value in meta.items() if name not in {SERVER_INFO_KEY, RELATED_TASK_KEY}}
+    return omit(cast("JsonObject", result.get("_meta", {})), SERVER_INFO_KEY, RELATED_TASK_KEY)
 
 
 def _status_text(view: TaskView) -> str:
