@@ -14,10 +14,11 @@ from msgspec import structs
 from mcp_baton import Fetch, ToolStep
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.workflow.checking import MAX_STEP_NAME_CHARS, MAX_STEPS, Callee, checked
+from mcp_baton.workflow.checking import MAX_STEP_NAME_CHARS, MAX_STEPS, checked
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.resolve import Schema
+from mcp_baton.workflow.schema_paths import Schema
 from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.steps.context import Callee
 from mcp_baton.workflow.steps.step import Step
 
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, WithJsonSchema, computed_field
 
 from mcp_baton.tools.schema.schema import OutputSchema
-from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path
+from mcp_baton.workflow.schema_paths import InvalidPath, Schema, invalid_path
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from mcp_baton.server.server import Server
 from mcp_baton.tools.secrets import strings_in
 from mcp_baton.tools.templates import as_text, placeholders
 from mcp_baton.tools.tool import Tool
-from mcp_baton.workflow.checking import output_of
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.resolve import kinds_at
+from mcp_baton.workflow.schema_paths import kinds_at
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.tool_step import ToolFunction
@@ -139,7 +138,7 @@ class StepChecks:
             return _kinds(lambda: _schema_of(producer.returns), source.path)
         tool = self._tools[producer.name]
         output = tool.output if tool else None
-        return None if output is None else _kinds(lambda: output_of(producer, output.value_schema), source.path)
+        return None if output is None else _kinds(lambda: producer.output_schema(output.value_schema), source.path)
 
     def _missing(self, step: Step, tool: Tool) -> Iterator[Mistake]:
         """Yield required parameters without a value. Guidance shows that the model is meant to fill them in."""

@@ -1,19 +1,17 @@
 """Checks of a workflow's definition before it runs (docs/workflows.md, "What is checked"). Pure."""
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.hints import closest, did_you_mean
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tools.arguments import NAME, TASK_ID, Argument, is_portable_name
 from mcp_baton.tools.templates import placeholders
-from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, WORKFLOW_NAME, Workflow
-from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path, kinds_at
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Workflow
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import (
     Condition,
@@ -29,17 +27,14 @@ from mcp_baton.workflow.sources import (
     prompt_arg,
     source_text,
     sources_in,
-    sources_of,
     step_output,
     task_variable,
 )
-from mcp_baton.workflow.steps.fetch import Fetch
+from mcp_baton.workflow.steps.context import Callee, StepContext, as_code, width_fault
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step, value_text
-from mcp_baton.workflow.steps.tool_step import ToolFunction, ToolStep
-from mcp_baton.workflow.steps.wait import Wait
-from mcp_baton.workflow.times import EXAMPLE, time_of
+from mcp_baton.workflow.steps.tool_step import ToolFunction
 
 MAX_STEPS = 100
 """The maximum number of steps of a workflow. An `UpdateExpression` of 4 KB is certain to have room for them."""
@@ -49,11 +44,6 @@ MAX_STEP_NAME_CHARS = 64
 
 MAX_LIST_STEPS = 20
 """The maximum number of steps with `each` of a workflow. Their items fit into the same expression."""
-
-A_TIME: Final = f"give a timedelta, or a time in ISO 8601 such as {EXAMPLE}"
-
-MAX_PARALLEL_CALLS = 100
-"""The most calls that may run at the same time."""
 
 
 def definition_faults(workflow: Workflow) -> Iterator[str]:
@@ -90,8 +80,8 @@ def _size_faults(workflow: Workflow) -> Iterator[str]:
         yield f"it has {len(workflow.steps)} steps; at most {MAX_STEPS} are possible"
     if sum(isinstance(step, ListStep) for step in workflow.steps) > MAX_LIST_STEPS:
         yield f"more than {MAX_LIST_STEPS} steps have each=…; make two workflows"
-    if not _is_width(workflow.parallel):
-        yield f"parallel={workflow.parallel!r}: give a whole number from 1 to {MAX_PARALLEL_CALLS}"
+    if problem := width_fault(workflow.parallel):
+        yield problem
 
 
 def _reserved_names(workflow: Workflow) -> dict[str, str]:
@@ -135,10 +125,6 @@ def not_json(value: object) -> str | None:
     return None
 
 
-MAX_FIELDS_NAMED: Final = 20
-"""The most fields of an output that an error lists."""
-
-
 def source_error(name: str, source: object, arguments: Sequence[str], earlier_steps: Mapping[str, Step]) -> str:
     """The error for a value that is not a data source."""
     if callable(source):
@@ -162,7 +148,7 @@ def source_error(name: str, source: object, arguments: Sequence[str], earlier_st
     if isinstance(source, str) and source.strip("{}") in arguments:
         instead = f"prompt_arg({source.strip('{}')!r}) for the argument, or {instead} for the text"
     elif binding in earlier_steps:
-        instead = f"{_as_code(binding, path)} for the step's output, or {instead} for the text"
+        instead = f"{as_code(binding, path)} for the step's output, or {instead} for the text"
     elif isinstance(source, str):
         instead = f"{instead} for the text, or prompt_arg(…), step_output(…) or task_variable(…)"
     return f"{name!r} is given {value_text(source)}, which is no data source; write {instead}"
@@ -185,95 +171,32 @@ def _json_hint(value: object) -> str:
 def binding_error(source: StepOutput, steps: Sequence[Step], earlier_steps: Mapping[str, Step]) -> str:
     """The error for a reference to an unknown binding."""
     binding: object = source.binding
-    error = f"{_source_code(source)} refers to an unknown binding"
+    error = f"{as_code(source.binding, source.path)} refers to an unknown binding"
     if not isinstance(binding, str):
-        error = f"{_source_code(source)} takes a binding, which is a text"
+        error = f"{as_code(source.binding, source.path)} takes a binding, which is a text"
         binding = getattr(binding, "name", None) or getattr(binding, "__name__", binding)
         for step in earlier_steps.values():
             if binding in (step.name, step.tool):
-                return f"{error}; write {_as_code(step.binding, source.path)}"
+                return f"{error}; write {as_code(step.binding, source.path)}"
         return error + did_you_mean(None, earlier_steps)
     named_step = next((step for step in steps if step.name == binding), None)
     if named_step is not None:
-        return f"{error}: the step {binding!r} has another; write {_as_code(named_step.binding, source.path)}"
+        return f"{error}: the step {binding!r} has another; write {as_code(named_step.binding, source.path)}"
     head, _, path = binding.partition(".")
     if path and head in earlier_steps:
-        return f"{error}: a path stands by itself; write {_as_code(head, '.'.join(filter(None, (path, source.path))))}"
+        return f"{error}: a path stands by itself; write {as_code(head, '.'.join(filter(None, (path, source.path))))}"
     return error + did_you_mean(binding, earlier_steps)
 
 
 def order_error(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
     """The error for a reference to a later step."""
-    error = f"{_source_code(source)} does not refer to an earlier step"
+    error = f"{as_code(source.binding, source.path)} does not refer to an earlier step"
     if source.binding == step.binding:
         return f"{error}, but to the step itself; name an earlier step's binding"
     target = next(candidate for candidate in steps if candidate.binding == source.binding)
     if target.uses(step.binding):
         return f"{error}: {step.name!r} and {target.name!r} need each other's output; give one of them another source"
     return f"{error}; put {target.name!r} before {step.name!r}"
-
-
-def field_error(source: StepOutput, producing: Step, invalid: InvalidPath) -> str:
-    """The error for a path that a step's output cannot have."""
-    producer = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
-    error = f"{_source_code(source)}: the output of the {producer} has no {invalid.path!r}"
-    if not invalid.alternatives:
-        return error
-    paths = [".".join((path, *invalid.remaining_keys)) for path in invalid.alternatives]
-    suggestion = closest(".".join((invalid.path, *invalid.remaining_keys)), paths)
-    fields = ", ".join(
-        (*invalid.alternatives[:MAX_FIELDS_NAMED], *["…"][: len(invalid.alternatives) > MAX_FIELDS_NAMED])
-    )
-    return f"{error}, only {fields}; did you mean {suggestion!r}?" if suggestion else f"{error}; it has {fields}"
-
-
-def tool_error(tool: str, functions: Mapping[str, object]) -> str:
-    """The error for a tool that the server does not have, or has more than once."""
-    if not isinstance(tool, ToolFunction):
-        return f"unknown tool {tool!r}{did_you_mean(tool, functions)}"
-    # Each access to a method creates a new object, which equals the last one.
-    names = [name for name, function in functions.items() if function == tool.function]
-    if names:
-        several = " and ".join(repr(name) for name in names)
-        return f"the function {str(tool)!r} is published as {several}; give the name that is meant, as a text"
-    duplicate = next((function for function in functions.values() if _is_same_source(function, tool.function)), None)
-    if duplicate is not None:
-        modules = " and ".join(repr(getattr(function, "__module__", "?")) for function in (duplicate, tool.function))
-        return (
-            f"the function {str(tool)!r} is no tool of this server, though one from the same line is: its file was "
-            f"imported twice, as {modules}; import it under one name, or move the server into another file than the "
-            "one that is served"
-        )
-    if hasattr(tool.function, WORKFLOW_NAME):
-        return f"the function {str(tool)!r} is a workflow, which no step can call; {TAKE_OVER}"
-    return f"the function {str(tool)!r} is no tool of this server; publish it with @server.tool"
-
-
-TAKE_OVER: Final = (
-    "call the workflow function itself, without step, to add its steps to this workflow, or copy the steps into it"
-)
-_STEP_OPTIONS: Final = frozenset(
-    {*ToolStep.__init__.__annotations__, *ListStep.__init__.__annotations__}
-    - {"tool", "arguments", "binding", "return"}
-)
-"""The options of `step(…)`."""
-
-
-def _is_same_source(first: object, second: Callable[..., object]) -> bool:
-    """Whether two functions come from the same line of one file."""
-    first_code, second_code = getattr(first, "__code__", None), getattr(second, "__code__", None)
-    if first_code is None or second_code is None:
-        return False
-    return (first_code.co_filename, first_code.co_firstlineno) == (second_code.co_filename, second_code.co_firstlineno)
-
-
-def _as_code(binding: str, path: str | None) -> str:
-    return f"step_output({binding!r}, {path!r})" if path else f"step_output({binding!r})"
-
-
-def _source_code(source: StepOutput) -> str:
-    binding: Any = source.binding
-    return _as_code(binding, source.path) if isinstance(binding, str) else f"step_output({value_text(binding)})"
 
 
 def with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
@@ -288,23 +211,6 @@ def with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
 
     is_concerned = any(isinstance(source, TaskVariable) for source in step.sources)
     return step.map_sources(with_setter) if is_concerned else step
-
-
-_NULL: Schema = {"type": "null"}
-
-
-class Callee(Struct, frozen=True):
-    """A tool, as workflows see it.
-
-    Attributes:
-        output: The JSON Schema of its value; `None` if it is not known.
-    """
-
-    function: object
-    parameters: frozenset[str]
-    output: Callable[[], Schema | None]
-    sets: tuple[str, ...] = ()
-    requires: frozenset[str] = frozenset()
 
 
 def checked(workflow: Workflow, tools: Mapping[str, Callee], workflows: Container[str] = ()) -> Workflow:
@@ -334,31 +240,24 @@ def errors_in(workflow: Workflow, tools: Mapping[str, Callee], workflows: Contai
         cause = "a tool has this name, and this workflow is a tool, too; give it another, or tool=False"
         yield WorkflowError(workflow.name, cause)
     yield from _unique_errors(workflow)
-    arguments = [argument.name for argument in workflow.arguments]
     earlier_steps: dict[str, Step] = {}
     for step in workflow.steps:
-        tool_faults = _tool_faults(step, tools, workflows)
-        for faults in (
-            [step.faults]
-            if step.faults
-            else [tool_faults]
-            if _is_misplaced(step, tools)
-            else (
-                tool_faults,
-                _source_faults(step, arguments, earlier_steps),
-                _placeholder_faults(step, arguments),
-                _question_faults(step, workflow, arguments) if isinstance(step, Question) else (),
-                _wait_faults(step, workflow, earlier_steps, tools) if isinstance(step, Wait) else (),
-                _secret_faults(step, workflow.secrets),
-                _item_faults(step),
-                _list_faults(step, workflow, earlier_steps, tools) if isinstance(step, ListStep) else (),
-                _order_faults(step, earlier_steps),
-                _reference_faults(workflow, step, earlier_steps, tools),
-            )
-        ):
-            for cause in faults:
-                yield WorkflowError(workflow.name, cause, step.name)
+        for cause in step.faults or _step_faults(step, StepContext(workflow, earlier_steps, tools, workflows)):
+            yield WorkflowError(workflow.name, cause, step.name)
         earlier_steps[step.binding] = step
+
+
+def _step_faults(step: Step, context: StepContext) -> Iterator[str]:
+    yield from step.tool_faults(context)
+    if step.has_misplaced_option(context):
+        return
+    yield from _source_faults(step, context)
+    yield from _placeholder_faults(step, context.arguments)
+    yield from step.own_faults(context)
+    yield from _secret_faults(step, context.workflow.secrets)
+    yield from _item_faults(step)
+    yield from _order_faults(step, context.earlier_steps)
+    yield from _reference_faults(step, context)
 
 
 def _unique_errors(workflow: Workflow) -> Iterator[WorkflowError]:
@@ -401,43 +300,11 @@ def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
     return step.replace(tool=names[0]) if len(names) == 1 else step
 
 
-def _tool_faults(step: Step, tools: Mapping[str, Callee], workflows: Container[str]) -> Iterator[str]:
-    if isinstance(step, Fetch) and not step.resources:
-        yield "it has no resources; give it at least one"
-    if not isinstance(step, ToolStep):
-        return
-    if not step.tool:
-        yield "it has no tool; give it one, or write Fetch(…) for a step that only fetches resources"
-    elif step.tool in workflows and step.tool not in tools and not isinstance(step.tool, ToolFunction):
-        yield f"{step.tool!r} is a workflow, which no step can call; {TAKE_OVER}"
-    elif isinstance(step.tool, ToolFunction) or step.tool not in tools:
-        yield tool_error(step.tool, {name: callee.function for name, callee in tools.items()})
-    else:
-        parameters = tools[step.tool].parameters
-        for name in step.arguments:
-            if name in parameters:
-                continue
-            if name in _STEP_OPTIONS:
-                remedy = f"write step({step.tool}, {name}=…)(…), or {type(step).__name__}(…, {name}=…)"
-                yield f"{name!r} is an option of the step, and no parameter of the tool {step.tool!r}; {remedy}"
-            else:
-                yield f"the tool {step.tool!r} has no parameter {name!r}{did_you_mean(name, sorted(parameters))}"
-
-
-def _is_misplaced(step: Step, tools: Mapping[str, Callee]) -> bool:
-    """Whether an option of the step is among the arguments of its tool. Other errors of the step may follow from it."""
-    if step.tool is None or isinstance(step.tool, ToolFunction) or step.tool not in tools:
-        return False
-    return not _STEP_OPTIONS.isdisjoint(step.arguments.keys() - tools[step.tool].parameters)
-
-
-def _source_faults(step: Step, arguments: list[str], earlier_steps: Mapping[str, Step]) -> Iterator[str]:
-    for name, source in step.named_sources:
+def _source_faults(step: Step, context: StepContext) -> Iterator[str]:
+    compared = (("when", source) for comparison in step.comparisons for source in comparison.operands)
+    for name, source in (*step.named_sources, *compared):
         for part in parts_of(source):
-            yield from _value_faults(name, part, arguments, earlier_steps)
-    for comparison in step.comparisons:
-        for part in sources_of(comparison):
-            yield from _value_faults("when", part, arguments, earlier_steps)
+            yield from _value_faults(name, part, context.arguments, context.earlier_steps)
 
 
 def _value_faults(name: str, source: object, arguments: list[str], earlier_steps: Mapping[str, Step]) -> Iterator[str]:
@@ -471,85 +338,11 @@ def _item_faults(step: Step) -> Iterator[str]:
         yield "item() is the current element of a list, for the arguments of a step with each=…"
 
 
-def _list_faults(
-    step: ListStep, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
-) -> Iterator[str]:
-    each = step.each
-    if not _is_width(step.parallel):
-        yield f"parallel={step.parallel!r}: give a whole number from 1 to {MAX_PARALLEL_CALLS}, to a step with each=…"
-    if contains_argument(each, workflow.secrets):
-        yield "each=… is a secret argument, and the elements of a list are stored; give it another source"
-    kinds = _kinds(each, workflow, earlier_steps, tools)
-    if kinds is not None and "array" not in kinds:
-        yield f"each={source_text(each)} is {' or '.join(sorted(kinds))}, and not a list; give it a list"
-    if isinstance(each, StepOutput) and each.binding in earlier_steps:
-        parts = [part for source in step.arguments.values() for part in parts_of(source) if isinstance(part, Item)]
-        paths = [".".join(filter(None, (each.path, "0", part.path))) for part in parts]
-        for path in paths:
-            yield from _path_faults(StepOutput(each.binding, path), earlier_steps[each.binding], tools)
-
-
-def _wait_faults(
-    step: Wait, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
-) -> Iterator[str]:
-    if not workflow.durable:
-        yield "it waits, and the workflow has no tasks; leave out durable=False"
-    if (step.sleep is None) is (step.callback is None):
-        yield "it waits for a callback or a time; give it one of callback=… and sleep=…"
-    if isinstance(step.sleep, timedelta):
-        if step.sleep <= timedelta():
-            yield f"sleep={step.sleep!r}: give a time of more than 0 s"
-    elif step.sleep is not None:
-        if contains_argument(step.sleep, workflow.secrets):
-            yield "sleep=… is a secret argument, and the time is stored; give it another source"
-        kinds = _kinds(step.sleep, workflow, earlier_steps, tools)
-        if kinds is not None and "string" not in kinds:
-            yield f"sleep={source_text(step.sleep)} is {' or '.join(sorted(kinds))}, and not a text; {A_TIME}"
-        match step.sleep:
-            case Constant(str(text)) if not placeholders(text) and isinstance(error := time_of(text), str):
-                yield error
-            case _:
-                pass
-
-
 def _order_faults(step: Step, earlier_steps: Mapping[str, Step]) -> Iterator[str]:
     names = [earlier.name for earlier in earlier_steps.values()]
     for name in step.after:
         if name not in names:
             yield f"after={name!r} names no earlier step{did_you_mean(name if isinstance(name, str) else None, names)}"
-
-
-def _is_width(value: object) -> bool:
-    return type(value) is int and 1 <= value <= MAX_PARALLEL_CALLS
-
-
-def _output_of(step: Step, tools: Mapping[str, Callee]) -> Schema | None:
-    """The JSON Schema of a step's output; `None` if it is not known."""
-    if step.tool is None:
-        return _NULL
-    schema = tools[step.tool].output() if step.tool in tools else None
-    return schema if schema is None else output_of(step, schema)
-
-
-def output_of(step: Step, schema: Schema) -> Schema:
-    """The JSON Schema of a step's output, from that of its tool's output."""
-    return (
-        schema
-        if not isinstance(step, ListStep)
-        else {"type": "array", "items": schema, "$defs": schema.get("$defs", {})}
-    )
-
-
-def _question_faults(step: Question, workflow: Workflow, arguments: list[str]) -> Iterator[str]:
-    if not workflow.has_workflow_tool:
-        yield "its question is answered through the workflow's tool; leave out tool=False and durable=False"
-    if step.name in arguments:
-        yield "it asks a question and has the name of an argument; give the question another name"
-    if not is_portable_name(step.name):
-        yield f"it asks a question, and its name is the answer's name: {NAME}; write the name before the question"
-    names = [*step.template_bindings, *arguments]
-    for name in sorted(placeholders(step.question).difference(names)):
-        yield f"nothing fills {{{name}}} in its question{did_you_mean(name, names)}"
 
 
 def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
@@ -560,17 +353,15 @@ def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
                 yield f"the resource placeholder {{{name}}} would put a secret argument into a URI; read it with a tool"
 
 
-def _reference_faults(
-    workflow: Workflow, step: Step, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
-) -> Iterator[str]:
+def _reference_faults(step: Step, context: StepContext) -> Iterator[str]:
+    workflow, earlier_steps = context.workflow, context.earlier_steps
     bindings = [candidate.binding for candidate in workflow.steps]
     uri_steps = {**earlier_steps, step.binding: step} if step.tool else earlier_steps
     comparisons = step.comparisons
-    compared_sources = [source for comparison in comparisons for source in sources_of(comparison)]
     for sources, allowed in (
         (step.arguments.values(), earlier_steps),
         (step.template_bindings.values(), uri_steps),
-        (compared_sources, earlier_steps),
+        ([source for comparison in comparisons for source in comparison.operands], earlier_steps),
         ([source for _, source in step.own_sources], earlier_steps),
     ):
         for source in sources_in(sources):
@@ -579,7 +370,7 @@ def _reference_faults(
             elif source.binding not in allowed:
                 yield order_error(source, step, workflow.steps)
             else:
-                yield from _path_faults(source, allowed[source.binding], tools)
+                yield from context.path_faults(source, allowed[source.binding])
     value_comparisons = [comparison for comparison in comparisons if comparison.operator != "exists"]
     for source in (
         *(source for _, source in step.named_sources),
@@ -588,17 +379,15 @@ def _reference_faults(
         producer = earlier_steps.get(source.binding) if isinstance(source, StepOutput) else None
         if isinstance(source, StepOutput) and producer is not None and producer.may_be_skipped:
             yield (
-                f"{_source_code(source)} has no value if the step {producer.name!r} is skipped; "
+                f"{as_code(source.binding, source.path)} has no value if the step {producer.name!r} is skipped; "
                 "write or_default(…, VALUE), or first_of(…) with another source"
             )
     for comparison in value_comparisons:
-        yield from _comparison_faults(comparison, workflow, earlier_steps, tools)
+        yield from _comparison_faults(comparison, context)
 
 
-def _comparison_faults(
-    comparison: Condition, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
-) -> Iterator[str]:
-    left_kinds, right_kinds = (_kinds(source, workflow, earlier_steps, tools) for source in comparison.operands)
+def _comparison_faults(comparison: Condition, context: StepContext) -> Iterator[str]:
+    left_kinds, right_kinds = map(context.kinds_of, comparison.operands)
     if left_kinds is None or right_kinds is None:
         return
     left, right = (
@@ -609,44 +398,3 @@ def _comparison_faults(
         yield f"the condition {comparison} compares {left} with {right}, which are never equal; compare equal types"
     elif comparison.operator in ("<", "<=", ">", ">=") and not left_kinds & right_kinds & {"number", "string"}:
         yield f"the condition {comparison} compares {left} with {right}; compare two numbers or two texts"
-
-
-def _kinds(
-    source: Source, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
-) -> frozenset[str] | None:
-    """The JSON types that a source's value can have; `None` if they are not known. An integer is a number."""
-    kinds: set[str] | None = None
-    match source:
-        case Constant(value):
-            kinds = {KINDS[type(value)]} if type(value) in KINDS else None
-        case PromptArg(name):
-            argument = next((candidate for candidate in workflow.arguments if candidate.name == name), None)
-            kinds = {KINDS[argument.type]} if argument and argument.type in KINDS else None
-            if kinds and argument and not argument.required and argument.default is None:
-                kinds.add("null")
-        case StepOutput(binding, path) if (step := earlier_steps.get(binding)) and step.tool in tools:
-            schema = _output_of(step, tools)
-            kinds = kinds_at(schema, path) if schema else None
-    return None if kinds is None else frozenset("number" if kind == "integer" else kind for kind in kinds)
-
-
-KINDS: Final[Mapping[object, str]] = {
-    bool: "boolean",
-    int: "number",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-    type(None): "null",
-}
-"""The JSON types of Python's."""
-
-
-def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
-    has_type = producing.has_value and producing.tool is None
-    if not source.path or has_type or (producing.tool and producing.tool not in tools):
-        return
-    schema = _output_of(producing, tools)
-    invalid = None if schema is None else invalid_path(schema, source.path)
-    if invalid is not None:
-        yield field_error(source, producing, invalid)

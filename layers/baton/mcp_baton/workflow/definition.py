@@ -29,9 +29,6 @@ ANSWERS: Final = "answers"
 TASK_RESULT: Final = "task_result"
 """The argument of a workflow's tool that has the result with which `task_action` completes a task."""
 
-WORKFLOW_NAME: Final = "__baton_workflow_name__"
-"""The attribute of a workflow function that has the workflow's name."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Workflow:

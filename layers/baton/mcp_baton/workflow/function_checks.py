@@ -13,9 +13,10 @@ from mcp_baton.tools.schema.prompt_arguments import default_error
 from mcp_baton.tools.schema.schema import UnsupportedType, parameter_error_in, tool_error, unsupported_type
 from mcp_baton.tools.schema.signature import answer_cause, argument_cause, type_without_schema
 from mcp_baton.tools.tool import Tool, check_approval
-from mcp_baton.workflow.checking import Callee, all_errors, checked, not_json
+from mcp_baton.workflow.checking import all_errors, checked, not_json
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.resolve import Schema
+from mcp_baton.workflow.schema_paths import Schema
+from mcp_baton.workflow.steps.context import Callee
 
 type Published = Tool | Resource | Prompt
 

@@ -15,7 +15,7 @@ from mcp_baton.tools.context import Context
 from mcp_baton.tools.labels import name_of
 from mcp_baton.tools.schema.signature import NO_ANNOTATION, Parameter, is_async, read_signature
 from mcp_baton.tools.secrets import strings_in
-from mcp_baton.workflow.definition import WORKFLOW_NAME, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.description_call import describe, enclosing_block
 from mcp_baton.workflow.reference import REFERENCE_TEXT, REFUSED_METHODS, Reference, reference_to, workflow_of
 from mcp_baton.workflow.sources import (
@@ -33,7 +33,7 @@ from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.retry import Retry
 from mcp_baton.workflow.steps.step import Step
-from mcp_baton.workflow.steps.tool_step import ToolStep
+from mcp_baton.workflow.steps.tool_step import WORKFLOW_NAME, ToolStep
 from mcp_baton.workflow.steps.wait import Callback, Wait
 
 

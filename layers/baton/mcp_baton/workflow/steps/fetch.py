@@ -1,11 +1,12 @@
 """A step that fetches resources for the model to read (docs/workflows.md, Steps)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.step_run import StepRun
+from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.step import Step, sources_by_name, uris
 
@@ -50,6 +51,11 @@ class Fetch(Step):
             checkpoint=checkpoint,
             faults=faults,
         )
+
+    def tool_faults(self, context: StepContext) -> Iterator[str]:
+        del context
+        if not self.resources:
+            yield "it has no resources; give it at least one"
 
     def perform(self, run: OpenRun, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> None:
         if (failed := run.fetch_before(this, host)) is not None:

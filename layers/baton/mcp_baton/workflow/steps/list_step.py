@@ -1,6 +1,6 @@
 """A step that calls a tool for each element of a list (docs/workflows.md, Lists)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, cast
 
 from msgspec import Struct, field, structs
@@ -12,8 +12,10 @@ from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Succeeded
 from mcp_baton.workflow.list_elements import ListElements, failed_items
 from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, FailedItem, StepFailed, Waiting, pause_after
-from mcp_baton.workflow.sources import Source, as_source, source_json
+from mcp_baton.workflow.secrets import contains_argument
+from mcp_baton.workflow.sources import Item, Source, StepOutput, as_source, parts_of, source_json, source_text
 from mcp_baton.workflow.step_run import StepRun
+from mcp_baton.workflow.steps.context import StepContext, width_fault
 from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.retry import Retry
 from mcp_baton.workflow.steps.step import Step, source_from
@@ -65,6 +67,24 @@ class ListStep(ToolStep):
             approval=approval,
         )
         self.__dict__.update(each=as_source(source_from(each)), parallel=parallel)
+
+    def own_faults(self, context: StepContext) -> Iterator[str]:
+        each = self.each
+        if problem := width_fault(self.parallel):
+            yield f"{problem}, to a step with each=…"
+        if contains_argument(each, context.workflow.secrets):
+            yield "each=… is a secret argument, and the elements of a list are stored; give it another source"
+        kinds = context.kinds_of(each)
+        if kinds is not None and "array" not in kinds:
+            yield f"each={source_text(each)} is {' or '.join(sorted(kinds))}, and not a list; give it a list"
+        if isinstance(each, StepOutput) and each.binding in context.earlier_steps:
+            parts = [part for source in self.arguments.values() for part in parts_of(source) if isinstance(part, Item)]
+            for part in parts:
+                path = ".".join(filter(None, (each.path, "0", part.path)))
+                yield from context.path_faults(StepOutput(each.binding, path), context.earlier_steps[each.binding])
+
+    def output_schema(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"type": "array", "items": schema, "$defs": schema.get("$defs", {})}
 
     def start(self, run: OpenRun, this: StepRun) -> None:
         """Begin the list. `next_call` gives the calls of its elements."""

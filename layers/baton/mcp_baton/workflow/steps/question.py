@@ -1,12 +1,16 @@
 """A step whose result is the answer to a question (docs/workflows.md, Questions)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from mcp_baton.hints import did_you_mean
 from mcp_baton.protocol.json import Json
+from mcp_baton.tools.arguments import NAME, is_portable_name
+from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.step_run import StepRun
+from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.step import Step, sources_by_name
 
@@ -68,6 +72,17 @@ class Question(Step):
             template_bindings=sources_by_name(template_bindings, faults),
             faults=faults,
         )
+
+    def own_faults(self, context: StepContext) -> Iterator[str]:
+        if not context.workflow.has_workflow_tool:
+            yield "its question is answered through the workflow's tool; leave out tool=False and durable=False"
+        if self.name in context.arguments:
+            yield "it asks a question and has the name of an argument; give the question another name"
+        if not is_portable_name(self.name):
+            yield f"it asks a question, and its name is the answer's name: {NAME}; write the name before the question"
+        names = [*self.template_bindings, *context.arguments]
+        for name in sorted(placeholders(self.question).difference(names)):
+            yield f"nothing fills {{{name}}} in its question{did_you_mean(name, names)}"
 
     def perform(self, run: OpenRun, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> None:
         """A question that has no answer stays open, with all others that can be asked now."""

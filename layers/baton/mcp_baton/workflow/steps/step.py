@@ -252,6 +252,25 @@ class Step:
         """The parts that only this kind of step has."""
         return []
 
+    def output_schema(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The JSON Schema of the step's output, from that of its tool's output."""
+        return schema
+
+    # What is wrong with it, in its workflow (`StepContext`, which imports this module)
+
+    def tool_faults(self, context: Any) -> Iterable[str]:  # noqa: ARG002 - other kinds need the context
+        """What is wrong with the step's tool and its parameters."""
+        return ()
+
+    def has_misplaced_option(self, context: Any) -> bool:  # noqa: ARG002 - other kinds need the context
+        """Whether an option of the step is among the arguments of its tool. Other errors of the step may follow from
+        it."""
+        return False
+
+    def own_faults(self, context: Any) -> Iterable[str]:  # noqa: ARG002 - other kinds need the context
+        """What is wrong with that which only this kind of step has."""
+        return ()
+
     @property
     def max_calls(self) -> int:
         """How often the step is called at most if each call fails cleanly."""

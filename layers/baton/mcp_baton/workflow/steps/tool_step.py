@@ -1,8 +1,9 @@
 """A step that calls a tool (docs/workflows.md, Steps)."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
+from mcp_baton.hints import did_you_mean
 from mcp_baton.tasks.record import TRIED_PREFIX, WAIT_PREFIX, timestamp
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.outcomes import Prepared, Succeeded
@@ -11,9 +12,17 @@ from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.pause import Waiting, approval_pause
 from mcp_baton.workflow.step_run import StepRun, Stop
+from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.retry import Retry
 from mcp_baton.workflow.steps.step import Step, sources_by_name, uris, value_text
+
+WORKFLOW_NAME: Final = "__baton_workflow_name__"
+"""The attribute of a workflow function that has the workflow's name."""
+
+TAKE_OVER: Final = (
+    "call the workflow function itself, without step, to add its steps to this workflow, or copy the steps into it"
+)
 
 
 class ToolFunction(str):
@@ -95,6 +104,29 @@ class ToolStep(Step):
     def label(self) -> dict[str, str]:
         return {"tool": self.tool}
 
+    def tool_faults(self, context: StepContext) -> Iterator[str]:
+        tools, tool = context.tools, self.tool
+        if not tool:
+            yield "it has no tool; give it one, or write Fetch(…) for a step that only fetches resources"
+        elif tool in context.workflows and tool not in tools and not isinstance(tool, ToolFunction):
+            yield f"{tool!r} is a workflow, which no step can call; {TAKE_OVER}"
+        elif isinstance(tool, ToolFunction) or tool not in tools:
+            yield _tool_error(tool, {name: callee.function for name, callee in tools.items()})
+        else:
+            parameters = tools[tool].parameters
+            for name in self.arguments:
+                if name in parameters:
+                    continue
+                if name in _STEP_OPTIONS:
+                    remedy = f"write step({tool}, {name}=…)(…), or {type(self).__name__}(…, {name}=…)"
+                    yield f"{name!r} is an option of the step, and no parameter of the tool {tool!r}; {remedy}"
+                else:
+                    yield f"the tool {tool!r} has no parameter {name!r}{did_you_mean(name, sorted(parameters))}"
+
+    def has_misplaced_option(self, context: StepContext) -> bool:
+        callee = None if isinstance(self.tool, ToolFunction) else context.tools.get(self.tool)
+        return callee is not None and not _STEP_OPTIONS.isdisjoint(self.arguments.keys() - callee.parameters)
+
     def may_start(self, run: OpenRun, this: StepRun) -> Stop | None:
         until_ms = run.known.waits().get(self.name) if self.retry else None
         if until_ms and until_ms > run.now_ms():
@@ -152,6 +184,42 @@ class ToolStep(Step):
         """How often earlier runs called the tool, before its wait for the next attempt."""
         tries = run.variables.get(f"{TRIED_PREFIX}{self.name}") if self.retry else None
         return tries if isinstance(tries, int) else 0
+
+
+_STEP_OPTIONS: Final = frozenset(
+    {*ToolStep.__init__.__annotations__, "each", "parallel"} - {"tool", "arguments", "binding", "return"}
+)
+"""The options of `step(…)`."""
+
+
+def _tool_error(tool: str, functions: Mapping[str, object]) -> str:
+    """The error for a tool that the server does not have, or has more than once."""
+    if not isinstance(tool, ToolFunction):
+        return f"unknown tool {tool!r}{did_you_mean(tool, functions)}"
+    # Each access to a method creates a new object, which equals the last one.
+    names = [name for name, function in functions.items() if function == tool.function]
+    if names:
+        several = " and ".join(repr(name) for name in names)
+        return f"the function {str(tool)!r} is published as {several}; give the name that is meant, as a text"
+    duplicate = next((function for function in functions.values() if _is_same_source(function, tool.function)), None)
+    if duplicate is not None:
+        modules = " and ".join(repr(getattr(function, "__module__", "?")) for function in (duplicate, tool.function))
+        return (
+            f"the function {str(tool)!r} is no tool of this server, though one from the same line is: its file was "
+            f"imported twice, as {modules}; import it under one name, or move the server into another file than the "
+            "one that is served"
+        )
+    if hasattr(tool.function, WORKFLOW_NAME):
+        return f"the function {str(tool)!r} is a workflow, which no step can call; {TAKE_OVER}"
+    return f"the function {str(tool)!r} is no tool of this server; publish it with @server.tool"
+
+
+def _is_same_source(first: object, second: Callable[..., object]) -> bool:
+    """Whether two functions come from the same line of one file."""
+    first_code, second_code = getattr(first, "__code__", None), getattr(second, "__code__", None)
+    if first_code is None or second_code is None:
+        return False
+    return (first_code.co_filename, first_code.co_firstlineno) == (second_code.co_filename, second_code.co_firstlineno)
 
 
 def _tool_name(tool: Any, faults: list[str]) -> str:

@@ -11,13 +11,16 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import WAIT_PREFIX, StepStatus, TaskRecord, statuses_of, timestamp
 from mcp_baton.tools.outcomes import Failed, Succeeded
+from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.pause import Waiting
-from mcp_baton.workflow.sources import Source, as_source, source_json, source_text
+from mcp_baton.workflow.secrets import contains_argument
+from mcp_baton.workflow.sources import Constant, Source, as_source, source_json, source_text
 from mcp_baton.workflow.step_run import StepRun
+from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.step import Step, source_from
-from mcp_baton.workflow.times import duration_text, milliseconds
+from mcp_baton.workflow.times import EXAMPLE, duration_text, milliseconds, time_of
 
 
 class Callback(Struct, frozen=True):
@@ -87,6 +90,27 @@ class Wait(Step):
             sleep=sleep if sleep is None or isinstance(sleep, timedelta) else as_source(source_from(sleep)),
             faults=callback.faults if callback else (),
         )
+
+    def own_faults(self, context: StepContext) -> Iterator[str]:
+        if not context.workflow.durable:
+            yield "it waits, and the workflow has no tasks; leave out durable=False"
+        if (self.sleep is None) is (self.callback is None):
+            yield "it waits for a callback or a time; give it one of callback=… and sleep=…"
+        if isinstance(self.sleep, timedelta) and self.sleep <= timedelta():
+            yield f"sleep={self.sleep!r}: give a time of more than 0 s"
+        source = self.time_source
+        if source is None:
+            return
+        if contains_argument(source, context.workflow.secrets):
+            yield "sleep=… is a secret argument, and the time is stored; give it another source"
+        kinds = context.kinds_of(source)
+        if kinds is not None and "string" not in kinds:
+            kind = " or ".join(sorted(kinds))
+            remedy = f"give a timedelta, or a time in ISO 8601 such as {EXAMPLE}"
+            yield f"sleep={source_text(source)} is {kind}, and not a text; {remedy}"
+        match source:
+            case Constant(str(text)) if not placeholders(text) and isinstance(error := time_of(text), str):
+                yield error
 
     def may_start(self, run: OpenRun, this: StepRun) -> None:
         """A wait calls nothing, so it needs no time."""

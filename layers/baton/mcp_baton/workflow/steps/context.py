@@ -1,0 +1,120 @@
+"""What the definition of a step may refer to, for the checks of the kinds of steps. Pure."""
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from mcp_baton.hints import closest
+from mcp_baton.workflow.schema_paths import InvalidPath, Schema, invalid_path, kinds_at
+from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
+from mcp_baton.workflow.steps.step import Step, value_text
+
+MAX_PARALLEL_CALLS: Final = 100
+"""The most calls that may run at the same time."""
+
+MAX_FIELDS_NAMED: Final = 20
+"""The most fields of an output that an error lists."""
+
+_JSON_TYPES: Final[Mapping[object, str]] = {
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+"""The JSON types of Python's."""
+
+
+class Callee(Struct, frozen=True):
+    """A tool, as workflows see it.
+
+    Attributes:
+        output: The JSON Schema of its value; `None` if it is not known.
+    """
+
+    function: object
+    parameters: frozenset[str]
+    output: Callable[[], Schema | None]
+    sets: tuple[str, ...] = ()
+    requires: frozenset[str] = frozenset()
+
+
+class StepContext(Struct, frozen=True):
+    """What the definition of a step may refer to.
+
+    Attributes:
+        workflow: The step's `Workflow`, whose module imports the kinds of steps.
+        earlier_steps: The steps before it, by their bindings.
+        workflows: The names of the server's workflows.
+    """
+
+    workflow: Any
+    earlier_steps: Mapping[str, Step]
+    tools: Mapping[str, Callee]
+    workflows: Container[str] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """The names of the workflow's arguments."""
+        return [argument.name for argument in self.workflow.arguments]
+
+    def kinds_of(self, source: Source) -> frozenset[str] | None:
+        """The JSON types that a source's value can have; `None` if they are not known. An integer is a number."""
+        kinds: set[str] | None = None
+        match source:
+            case Constant(value):
+                kinds = {_JSON_TYPES[type(value)]} if type(value) in _JSON_TYPES else None
+            case PromptArg(name):
+                argument = next((candidate for candidate in self.workflow.arguments if candidate.name == name), None)
+                kinds = {_JSON_TYPES[argument.type]} if argument and argument.type in _JSON_TYPES else None
+                if kinds and argument and not argument.required and argument.default is None:
+                    kinds.add("null")
+            case StepOutput(binding, path) if (step := self.earlier_steps.get(binding)) and step.tool in self.tools:
+                schema = self._output_of(step)
+                kinds = kinds_at(schema, path) if schema else None
+        return None if kinds is None else frozenset("number" if kind == "integer" else kind for kind in kinds)
+
+    def path_faults(self, source: StepOutput, producing: Step) -> Iterator[str]:
+        """The error for a path that the output of a step cannot have."""
+        has_type = producing.has_value and producing.tool is None
+        if not source.path or has_type or (producing.tool and producing.tool not in self.tools):
+            return
+        schema = self._output_of(producing)
+        invalid = None if schema is None else invalid_path(schema, source.path)
+        if invalid is not None:
+            yield _field_error(source, producing, invalid)
+
+    def _output_of(self, step: Step) -> Schema | None:
+        """The JSON Schema of a step's output; `None` if it is not known."""
+        if step.tool is None:
+            return {"type": "null"}
+        schema = self.tools[step.tool].output() if step.tool in self.tools else None
+        return schema if schema is None else step.output_schema(schema)
+
+
+def width_fault(value: object) -> str | None:
+    """What is wrong with a number of parallel calls."""
+    is_width = type(value) is int and 1 <= value <= MAX_PARALLEL_CALLS
+    return None if is_width else f"parallel={value!r}: give a whole number from 1 to {MAX_PARALLEL_CALLS}"
+
+
+def as_code(binding: object, path: str | None = None) -> str:
+    """A reference to an output, as its author writes it."""
+    name = repr(binding) if isinstance(binding, str) else value_text(binding)
+    return f"step_output({name}, {path!r})" if path and isinstance(binding, str) else f"step_output({name})"
+
+
+def _field_error(source: StepOutput, producing: Step, invalid: InvalidPath) -> str:
+    producer = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
+    error = f"{as_code(source.binding, source.path)}: the output of the {producer} has no {invalid.path!r}"
+    if not invalid.alternatives:
+        return error
+    paths = [".".join((path, *invalid.remaining_keys)) for path in invalid.alternatives]
+    suggestion = closest(".".join((invalid.path, *invalid.remaining_keys)), paths)
+    fields = ", ".join(
+        (*invalid.alternatives[:MAX_FIELDS_NAMED], *["…"][: len(invalid.alternatives) > MAX_FIELDS_NAMED])
+    )
+    return f"{error}, only {fields}; did you mean {suggestion!r}?" if suggestion else f"{error}; it has {fields}"
