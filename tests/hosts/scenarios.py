@@ -23,6 +23,7 @@ from mcp_baton import (
     step_output,
 )
 from mcp_baton.testing.client import Client
+from mcp_baton.workflow.steps.step import Step
 from tests.hosts.servers import FILE, FILE_ALL, FIND, HUGE, LARGE, LONG, MAIL, Shop, refund, without
 
 type Build = Callable[[Shop], Server]
@@ -126,10 +127,24 @@ def allow_time(client: Client) -> None:
     client.remaining_s(120)
 
 
+def of_sample(name: str, min_calls: int, **options: Any) -> Scenario:
+    """Return a scenario of the sample."""
+    return Scenario(f"the sample: {name}", sample, min_calls, payments=0, **options)
+
+
 def regions(name: str, min_calls: int, month: str = "2026-09", **options: Any) -> Scenario:
     """Return a scenario of the sample's regional report."""
-    arguments = {"month": month}
-    return Scenario(name, sample, min_calls, payments=0, workflow="regional_report", arguments=arguments, **options)
+    return of_sample(name, min_calls, workflow="regional_report", arguments={"month": month}, **options)
+
+
+def filed(characters: int) -> Mapping[str, Any]:
+    """Return the variable with the result of the step that files a document of this length."""
+    return {"_workflow.result.file": {"label": "A", "characters": characters}}
+
+
+def steps(*steps: Step) -> Build:
+    """Return a builder of a shop with these steps."""
+    return lambda shop: shop.server(*steps)
 
 
 def first_calls_fail(tool: str, error: Exception, times: int = 1) -> Mapping[int, Callable[[Client], object]]:
@@ -160,67 +175,51 @@ def unreadable(shop: Shop) -> Server:
 ONE_VALUE = 3
 """The calls to start, to give the value, and to let the server continue."""
 
+APPROVED = {"approved_by": "Ada"}
 SCENARIOS = [
-    Scenario("nothing pauses", lambda shop: shop.server(refund()), 1),
-    Scenario(
-        "an approval is missing",
-        lambda shop: shop.server(without("approved_by")),
-        ONE_VALUE,
-        answers={"approved_by": "Ada"},
-    ),
-    Scenario("the bank is down once", lambda shop: shop.server(refund(retryable=True)), 2, errors=(DOWN,)),
-    Scenario("the cause of a failure is hidden", lambda shop: shop.server(refund()), 2, errors=(RuntimeError(DOWN),)),
-    Scenario("the bank is down twice", lambda shop: shop.server(refund(retryable=True)), 3, errors=(DOWN, DOWN)),
-    Scenario("what is not retryable fails twice", lambda shop: shop.server(refund()), 4, errors=("no", "no")),
-    Scenario(
-        "an argument has no source", lambda shop: shop.server(without("amount")), ONE_VALUE, answers={"amount": 12.5}
-    ),
-    Scenario(
-        "an argument is invalid",
-        lambda shop: shop.server(refund({"reason": constant("ugly")})),
-        ONE_VALUE,
-        answers={"reason": "damaged"},
-    ),
+    Scenario("nothing pauses", steps(refund()), 1),
+    Scenario("an approval is missing", steps(without("approved_by")), ONE_VALUE, APPROVED),
+    Scenario("the bank is down once", steps(refund(retryable=True)), 2, errors=(DOWN,)),
+    Scenario("the cause of a failure is hidden", steps(refund()), 2, errors=(RuntimeError(DOWN),)),
+    Scenario("the bank is down twice", steps(refund(retryable=True)), 3, errors=(DOWN, DOWN)),
+    Scenario("what is not retryable fails twice", steps(refund()), 4, errors=("no", "no")),
+    Scenario("an argument has no source", steps(without("amount")), ONE_VALUE, {"amount": 12.5}),
+    Scenario("an argument is invalid", steps(refund({"reason": constant("ugly")})), ONE_VALUE, {"reason": "damaged"}),
     Scenario(
         "an output lacks a path",
-        lambda shop: shop.server(refund({"amount": step_output("order", "lines.0.total")})),
+        steps(refund({"amount": step_output("order", "lines.0.total")})),
         ONE_VALUE,
-        answers={"amount": 12.5},
+        {"amount": 12.5},
     ),
-    Scenario("a variable was never set", lambda shop: shop.server(MAIL, refund()), 3, answers={"text": "red"}),
-    Scenario(
-        "the function's time runs out",
-        lambda shop: shop.server(refund()),
-        2,
-        setup=timeout_in("refund"),
-    ),
+    Scenario("a variable was never set", steps(MAIL, refund()), 3, {"text": "red"}),
+    Scenario("the function's time runs out", steps(refund()), 2, setup=timeout_in("refund")),
     Scenario(
         "a large value and a missing one",
-        lambda shop: shop.server(FIND, FILE),
+        steps(FIND, FILE),
         ONE_VALUE,
-        answers={"label": "A"},
+        {"label": "A"},
         payments=0,
-        variables={"_workflow.result.file": {"label": "A", "characters": len(LARGE) + 6}},
+        variables=filed(len(LARGE) + 6),
     ),
     Scenario(
         "a result is too large to be kept",
-        lambda shop: shop.server(HUGE, without("approved_by"), FILE),
+        steps(HUGE, without("approved_by"), FILE),
         5,
-        answers={"approved_by": "Ada", "document": "the letters", "label": "A"},
-        variables={"_workflow.result.file": {"label": "A", "characters": len("the letters")}},
+        {**APPROVED, "document": "the letters", "label": "A"},
+        variables=filed(len("the letters")),
     ),
     Scenario(
         "a result is too large for a call of the model's",
-        lambda shop: shop.server(LONG, refund(retryable=True), FILE_ALL),
+        steps(LONG, refund(retryable=True), FILE_ALL),
         2,
         errors=(DOWN,),
-        variables={"_workflow.result.file": {"label": "A", "characters": 1_100_000}},
+        variables=filed(1_100_000),
     ),
     Scenario(
         "an argument looks like a placeholder",
-        lambda shop: shop.server(without("approved_by")),
+        steps(without("approved_by")),
         ONE_VALUE,
-        answers={"approved_by": "Ada"},
+        APPROVED,
         arguments={"order_id": "<output from nothing>"},
     ),
     Scenario("a resource cannot be read at first", unreadable, 2),
@@ -228,7 +227,7 @@ SCENARIOS = [
         "a secret must be given again",
         with_a_secret,
         ONE_VALUE,
-        answers={"approved_by": "Ada", "pin": "4711-0815"},
+        {**APPROVED, "pin": "4711-0815"},
         payments=0,
         workflow="transfer",
         arguments={"pin": "4711-0815"},
@@ -237,42 +236,36 @@ SCENARIOS = [
         "questions to the model and the user",
         with_questions,
         2,
-        answers={"reader": "Ada", "days": 7},
+        {"reader": "Ada", "days": 7},
         payments=0,
         workflow="borrow",
         arguments={"title": "Emma"},
     ),
-    Scenario("the sample: within the policy", sample, 1, payments=0, arguments={"order_id": "A-18"}),
-    Scenario("the sample: a supervisor approves", sample, 2, payments=0, decisions=(approve,)),
-    Scenario("the sample: the supervisor is slow", sample, 4, payments=0, decisions=(nothing, nothing, approve)),
-    Scenario("the sample: the approval expires once", sample, 3, payments=0, decisions=(expire, approve)),
-    Scenario(
-        "the sample: a report to summarise",
-        sample,
+    of_sample("within the policy", 1, arguments={"order_id": "A-18"}),
+    of_sample("a supervisor approves", 2, decisions=(approve,)),
+    of_sample("the supervisor is slow", 4, decisions=(nothing, nothing, approve)),
+    of_sample("the approval expires once", 3, decisions=(expire, approve)),
+    of_sample(
+        "a report to summarise",
         2,
         answers={"summary": "A good month. Headphones sold best."},
-        payments=0,
         workflow="monthly_report",
         arguments={"month": "2026-09"},
     ),
-    regions("the sample: regions", 1),
-    regions("the sample: regions without orders", 1, "2026-10", skipped=("best",)),
-    regions("the sample: a region is not counted", ONE_VALUE, setup=first_calls_fail("count_orders", ToolError(DOWN))),
+    regions("regions", 1),
+    regions("regions without orders", 1, "2026-10", skipped=("best",)),
+    regions("a region is not counted", ONE_VALUE, setup=first_calls_fail("count_orders", ToolError(DOWN))),
     regions(
-        "the sample: no region is counted",
+        "no region is counted",
         4,
         "2026-10",
         setup=first_calls_fail("count_orders", ToolError(DOWN), 2),
         skipped=("best",),
         variables={"_workflow.result.count": [{"region": name, "orders": 0} for name in ("Berlin", "Lyon")]},
     ),
-    regions(
-        "the sample: the cause of a region's failure is hidden",
-        2,
-        setup=first_calls_fail("count_orders", RuntimeError(DOWN)),
-    ),
-    regions("the sample: the time runs out before the regions", 2, setup=timeout_in("find_regions")),
-    regions("the sample: the time runs out after the regions", 2, setup=timeout_in("count_orders")),
-    regions("the sample: neither message is sent", 4, setup=first_calls_fail("send_message", ToolError(DOWN), 2)),
-    regions("the sample: the time runs out before the messages", 2, setup=timeout_in("best_region")),
+    regions("a region's failure has a hidden cause", 2, setup=first_calls_fail("count_orders", RuntimeError(DOWN))),
+    regions("the time runs out before the regions", 2, setup=timeout_in("find_regions")),
+    regions("the time runs out after the regions", 2, setup=timeout_in("count_orders")),
+    regions("neither message is sent", 4, setup=first_calls_fail("send_message", ToolError(DOWN), 2)),
+    regions("the time runs out before the messages", 2, setup=timeout_in("best_region")),
 ]

@@ -258,16 +258,6 @@ class Table:
         """Put an item, as an operator does in the console."""
         self.client.put_item(TableName=self.name, Item=item)
 
-    def mark_step(self, task_id: str, place: int, status: str, owner: str = "alice") -> None:
-        """Set the status of a step."""
-        self.client.update_item(
-            TableName=self.name,
-            Key=key_of(owner, task_id),
-            UpdateExpression=f"SET #v.#p.#s[{place}].#t = :status",
-            ExpressionAttributeNames={"#v": "variables", "#p": "_workflow.progress", "#s": "steps", "#t": "status"},
-            ExpressionAttributeValues={":status": {"S": status}},
-        )
-
     def delete(self, task_id: str, owner: str = "alice") -> None:
         """Delete a task's item, as DynamoDB does some time after it expired."""
         self.client.delete_item(TableName=self.name, Key=key_of(owner, task_id))
