@@ -51,5 +51,4 @@ def hostile(make_hostile_client: MakeHostileClient) -> Iterator[HostileClient]:
 
 @pytest.fixture
 def large(make_hostile_client: MakeHostileClient) -> HostileClient:
-    """A hostile client with the default limit for bodies."""
     return make_hostile_client(Settings().max_body_bytes)

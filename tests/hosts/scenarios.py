@@ -63,7 +63,6 @@ class Scenario:
 
 
 def sample(_: Shop) -> Server:
-    """Return the sample's server, as it is deployed."""
     return shop.server
 
 
@@ -72,13 +71,11 @@ def supervisor(client: Client) -> Client:
 
 
 def approve(client: Client) -> None:
-    """Approve all waiting calls."""
     for approval in supervisor(client).approvals():
         supervisor(client).approve(approval["approvalId"])
 
 
 def expire(client: Client) -> None:
-    """Let the waiting approvals expire."""
     client.clock.advance(8 * 3_600)
 
 
@@ -128,12 +125,10 @@ def allow_time(client: Client) -> None:
 
 
 def of_sample(name: str, min_calls: int, **options: Any) -> Scenario:
-    """Return a scenario of the sample."""
     return Scenario(f"the sample: {name}", sample, min_calls, payments=0, **options)
 
 
 def regions(name: str, min_calls: int, month: str = "2026-09", **options: Any) -> Scenario:
-    """Return a scenario of the sample's regional report."""
     return of_sample(name, min_calls, workflow="regional_report", arguments={"month": month}, **options)
 
 
@@ -143,12 +138,10 @@ def filed(characters: int) -> Mapping[str, Any]:
 
 
 def steps(*steps: Step) -> Build:
-    """Return a builder of a shop with these steps."""
     return lambda shop: shop.server(*steps)
 
 
 def first_calls_fail(tool: str, error: Exception, times: int = 1) -> Mapping[int, Callable[[Client], object]]:
-    """Let the first calls of a tool fail, this many times."""
     return {1: lambda client: client.tool_raises(tool, error, times=times)}
 
 

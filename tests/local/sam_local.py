@@ -38,7 +38,6 @@ def environment(template: str, variables: dict[str, dict[str, str]]) -> dict[str
 
 
 def exit_status(*command: str) -> object:
-    """Run a command and return its exit status."""
     try:
         module("samcli.cli.main").cli(command)
     except SystemExit as error:

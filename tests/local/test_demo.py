@@ -71,7 +71,6 @@ def run_demo(*arguments: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def demo_run() -> tuple[int, str]:
-    """The exit code and the output of one run of the demo with the sample."""
     return demo_output()
 
 

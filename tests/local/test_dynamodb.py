@@ -26,7 +26,6 @@ TASK_ITEM: dict[str, Any] = {"TableName": "tasks", "Key": KEY}
 
 @pytest.fixture
 def client() -> "DynamoDBClient":
-    """A client of an engine with the table `tasks`."""
     new_client = embedded_client()
     create_table(new_client, "tasks")
     return new_client

@@ -12,7 +12,6 @@ from mcp_baton.local.loader import LoadError, load, split_target
 
 @pytest.fixture(autouse=True)
 def restored_modules() -> Iterator[None]:
-    """Restore `sys.path` and `sys.modules` after the test."""
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path

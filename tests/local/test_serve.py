@@ -29,8 +29,6 @@ COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main
 
 
 class Baton:
-    """A running `baton serve`."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         if process.stdout is None:
@@ -42,14 +40,12 @@ class Baton:
         self.client = httpx.Client(base_url=url.removesuffix("/mcp"), timeout=BOUND_S)
 
     def call(self, method: str, headers: dict[str, str] | None = None, **params: Any) -> Any:
-        """Send a request and return its result."""
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         answer: dict[str, Any] = self.client.post("/mcp", json=message, headers=headers).raise_for_status().json()
         TAP.judge(paired(answer, RequestMessage(1, method, params), REVISION_WITHOUT_HEADER))
         return answer["result"]
 
     def tool(self, name: str, headers: dict[str, str] | None = None) -> Any:
-        """Call a tool without arguments and return its structured content."""
         return self.call("tools/call", headers, name=name, arguments={})["structuredContent"]
 
     def stop(self) -> int:
@@ -60,7 +56,6 @@ class Baton:
 
 @contextmanager
 def start_serve(*options: str, stderr: int | IO[str] | None = None, folder: Path | None = None) -> Iterator[Baton]:
-    """Run `baton serve` and kill it at the end."""
     command = [*COMMAND, *options, "--port", "0"]
     with ExitStack() as stack:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder)
@@ -85,7 +80,6 @@ def serve(*options: str, stderr: IO[str] | None = None) -> Iterator[Baton]:
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file with the server's standard error."""
     return tmp_path_factory.mktemp("served") / "stderr"
 
 

@@ -43,7 +43,6 @@ def serve(*options: str, folder: Path) -> Iterator[tuple[Baton, IO[str]]]:
 
 
 def next_line(stream: IO[str], pattern: str) -> str:
-    """Return the next line that matches."""
     return next(line for line in stream if re.search(pattern, line))
 
 

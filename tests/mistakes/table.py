@@ -87,7 +87,6 @@ class Mistake:
 
     @property
     def text(self) -> str:
-        """The text of the file."""
         return self.source if self.is_complete else PRELUDE + self.source + EPILOGUE
 
     @property
@@ -251,7 +250,6 @@ AMOUNTS = 'amount: Annotated[float, "EUR"], order_id: Annotated[str, "Which"]'
 
 
 def approved(options: str, parameters: str = AMOUNTS, asynchronous: str = "") -> str:
-    """Return the lines of a tool that needs an approval."""
     return (
         f"from mcp_baton import Approval\n\n{asynchronous}\n\n@server.tool(approval=Approval({options}))  {HERE}\n"
         f'def pay({parameters}) -> None:\n    """Pay."""\n'
@@ -1029,7 +1027,6 @@ class Returned:
 
 
 def tool_returning(body: str, declared: str) -> str:
-    """Return the lines of the tool `stock`."""
     return f'@server.tool  {HERE}\ndef stock(){declared}:\n    """Count."""\n    {body}\n'
 
 

@@ -51,7 +51,6 @@ def fresh_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 
 def forget() -> None:
-    """Unload the modules that these tests have written."""
     for name in ("shop_app", "shop.again", "flows"):
         sys.modules.pop(name, None)
 

@@ -114,7 +114,6 @@ def test_records_that_powertools_cannot_write_go_to_standard_error(
 
 @pytest.fixture
 def restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore what `install` changes."""
     for name in (PACKAGE, *VERBOSE_LOGGERS):
         for member in ("handlers", "propagate", "level"):
             monkeypatch.setattr(logging.getLogger(name), member, vars(logging.getLogger(name))[member])

@@ -17,15 +17,11 @@ WORKER_EVENT = {"batonTask": {"owner": "kim", "taskId": "t-1", "dispatch": 1}}
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """Lambda's context of a worker's invocation."""
-
     aws_request_id: str = "invocation-1"
     function_name: str = "baton-worker"
 
 
 class RecordingTraces(XRayTraces):
-    """Keeps the traces that would be sent."""
-
     def __init__(self) -> None:
         super().__init__("shop")
         self.reports: list[tuple[list[str], str, bool]] = []
@@ -48,8 +44,6 @@ class TaskIsHeld(Exception):
 
 
 class BrokenMetrics(EmbeddedMetrics):
-    """Fails when it writes."""
-
     def report(self, measurements: Iterable[Measurement], correlation_id: str) -> None:
         raise OSError(f"no room for {list(measurements)} of {correlation_id}")
 
@@ -113,7 +107,6 @@ class ObservedFunction:
 
 @pytest.fixture
 def error_log() -> Iterator[list[str]]:
-    """The error messages that are logged."""
     messages: list[str] = []
 
     class Keep(logging.Handler):

@@ -14,8 +14,6 @@ TRACE = "Root=1-67891233-abcdef012345678912345678;Parent=463ac35c9f6413ad;Sample
 
 
 class Daemon:
-    """Keeps what the SDK would send to X-Ray's daemon."""
-
     def __init__(self) -> None:
         self.received: list[dict[str, Any]] = []
 

@@ -53,7 +53,6 @@ class Checkout:
         )
 
     def calls_of(self, *names: str) -> list[str]:
-        """Return the calls of these commands, with their arguments."""
         notes = self.folder / "notes"
         calls = notes.read_text().splitlines() if notes.exists() else []
         return [call for call in calls if call.split(" ", 1)[0] in names]

@@ -264,7 +264,6 @@ def test_each_class_name_is_defined_once() -> None:
 
 
 def constants(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of the public constants of a module."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=targets):

@@ -49,7 +49,6 @@ def server() -> Server:
 
 @pytest.fixture
 def table() -> Any:
-    """A client of an in-memory DynamoDB with the table `tasks`."""
     engine = MemoryDynamoDB()
     engine.create("tasks")
     return memory_client(engine)
@@ -72,7 +71,6 @@ def post(method: str, **params: Any) -> dict[str, Any]:
 
 
 def run_workflow(lambda_handler: Any) -> Any:
-    """Run the workflow and return its result."""
     return json.loads(lambda_handler(post("prompts/get", name="counting"), FunctionContext())["body"])["result"]
 
 
@@ -237,7 +235,6 @@ def test_an_object_that_is_not_a_client_of_the_service_is_refused_and_so_are_a_s
 
 
 def dispatcher_of(server: Server, **options: Any) -> Any:
-    """Return the dispatcher of the handler's endpoint."""
     with patch("mcp_baton.aws.Endpoint", wraps=Endpoint) as endpoint:
         handler(server, **options)
     return endpoint.call_args.args[0].dispatcher

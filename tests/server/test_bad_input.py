@@ -139,7 +139,6 @@ def test_a_batch_gets_one_error_that_says_what_to_do(client: Client, revision: s
 
 
 def run_message() -> str:
-    """Return a request that runs the workflow."""
     return json.dumps(message("prompts/get", name="flow", arguments={"amount": "1"}))
 
 

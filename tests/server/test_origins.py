@@ -18,7 +18,6 @@ READABLE = {"Access-Control-Allow-Origin": PAGE, "Vary": "Origin"}
 
 @pytest.fixture
 def client(make_client: MakeClient, era: Era) -> Client:
-    """A client of a server that allows one origin."""
     server = Server("s")
 
     @server.tool
@@ -34,7 +33,6 @@ def client(make_client: MakeClient, era: Era) -> Client:
 
 
 def cors(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers for browsers."""
     return {name: value for name, value in headers.items() if name.startswith("Access-Control-") or name == "Vary"}
 
 

@@ -221,7 +221,6 @@ def test_only_the_full_check_checks_paths_into_pydantic_models(server: Server) -
 
 
 def add_default(server: Server, kind: Any, default: Json) -> None:
-    """Add a workflow with a default."""
     arguments = [Argument("n", type=kind, default=default)]
     step = Fetch("s", resources=["docs://faq"])
     server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=[step]))

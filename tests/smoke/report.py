@@ -12,8 +12,6 @@ type Outcome = Literal["held", "failed", "not checked"]
 
 
 class Finding(Struct, frozen=True):
-    """The outcome of one check."""
-
     outcome: Outcome
     text: str
 

@@ -107,11 +107,9 @@ def stack(translation: Any) -> MakeStack:
 
 @pytest.fixture(scope="session")
 def default(stack: MakeStack) -> Stack:
-    """The stack with all defaults."""
     return stack()
 
 
 @pytest.fixture(scope="session")
 def modes(stack: MakeStack) -> Mapping[str, Stack]:
-    """A stack for each authentication mode."""
     return {name: stack(**parameters) for name, parameters in MODES.items()}

@@ -15,7 +15,6 @@ OWN_RESPONSES = {"DEFAULT_4XX", "DEFAULT_5XX", "UNAUTHORIZED", "INVALID_API_KEY"
 
 
 def cors_headers(response: Mapping[str, Any]) -> dict[str, str]:
-    """Return the CORS headers of a response, by name."""
     parameters = response.get("responseParameters", {})
     headers = {name.partition(".header.")[2]: value for name, value in parameters.items()}
     return {name: value for name, value in headers.items() if name.startswith("Access-Control-")}

@@ -24,7 +24,6 @@ BOTH_ERAS = pytest.mark.parametrize("era", get_args(Era.__value__))
 
 @pytest.fixture
 def era() -> Era:
-    """The default era."""
     return "2026"
 
 
@@ -72,7 +71,6 @@ def orders() -> Server:
 
 @pytest.fixture
 def client(orders: Server, era: Era) -> Iterator[Client]:
-    """A connected client of `orders`."""
     with connect(orders, era=era) as connected_client:
         yield connected_client
 

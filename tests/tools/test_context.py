@@ -14,8 +14,6 @@ from mcp_baton.tools.context import CallState, ProgressMap
 
 
 class RecordedContext:
-    """A context, and the notifications that were sent through it."""
-
     def __init__(
         self, *, token: str | int | None = 1, level: str | None = None, progress: ProgressMap | None = None
     ) -> None:
@@ -34,7 +32,6 @@ class RecordedContext:
 
     @property
     def progress(self) -> list[Json]:
-        """The reported progress values."""
         return [params["progress"] for _, params in self.sent]
 
 

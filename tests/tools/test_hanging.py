@@ -120,7 +120,6 @@ class Run:
 
 
 def task_values(client: Client, task_id: str) -> list[object]:
-    """Read the results of the steps as resources."""
     uris = [f"baton://tasks/{task_id}/_workflow.result.{name}" for name in STEPS]
     answers = [client.request("resources/read", {"uri": uri}) for uri in uris]
     return [json.loads(answer.result["contents"][0]["text"]) for answer in answers]

@@ -71,7 +71,6 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
 
 @pytest.fixture
 def function() -> Path:
-    """The folder of the function under test."""
     return FUNCTION
 
 
