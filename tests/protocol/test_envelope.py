@@ -53,13 +53,6 @@ def test_a_handshake_request_has_the_revision_of_its_header(revision: str) -> No
     assert (envelope.era, envelope.revision, envelope.capabilities) == (Era.HANDSHAKE, revision, {})
 
 
-@pytest.mark.parametrize("method", ["tools/list", "initialize", "ping"])
-def test_a_request_without_a_revision_has_the_oldest_one(method: str) -> None:
-    envelope = classify(request(method), {})
-
-    assert (envelope.era, envelope.revision) == (Era.HANDSHAKE, "2025-03-26")
-
-
 def test_client_capabilities_are_unknown_without_a_session() -> None:
     assert not classify(request(), {"mcp-protocol-version": HANDSHAKE_REVISIONS[0]}).is_known
 

@@ -18,10 +18,8 @@ from mcp_baton.protocol.jsonrpc import (
     RequestMessage,
     Response,
     error_message,
-    notification_message,
     parse_body,
     parse_message,
-    result_message,
 )
 from tests.examples import JSON
 
@@ -41,12 +39,6 @@ def refusal_of(body: bytes) -> ProtocolError:
 @pytest.mark.parametrize("request_id", [1, 0, -7, 2**70, "", "a-1", "ü"])
 def test_a_request_keeps_its_id_as_it_is(request_id: str | int) -> None:
     assert parse({**PING, "id": request_id}) == RequestMessage(request_id, "ping", {})
-
-
-def test_a_message_without_an_id_is_a_notification() -> None:
-    message = parse({"jsonrpc": "2.0", "method": "notifications/initialized", "params": {"a": 1}})
-
-    assert message == Notification("notifications/initialized", {"a": 1})
 
 
 @pytest.mark.parametrize(
@@ -183,16 +175,6 @@ def test_every_body_is_parsed_or_refused(body: bytes) -> None:
         assert outcome.code in {PARSE_ERROR, INVALID_REQUEST}
     else:
         assert isinstance(outcome, RequestMessage | Notification | Response | Malformed | list)
-
-
-def test_replies_have_the_format_of_json_rpc() -> None:
-    assert result_message("a", {"b": 1}) == {"jsonrpc": "2.0", "id": "a", "result": {"b": 1}}
-    assert notification_message("m", {"b": 1}) == {"jsonrpc": "2.0", "method": "m", "params": {"b": 1}}
-    assert error_message(None, ProtocolError(-32600, "no")) == {
-        "jsonrpc": "2.0",
-        "id": None,
-        "error": {"code": -32600, "message": "no"},
-    }
 
 
 @pytest.mark.parametrize("data", [{}, [], 0, "", False])

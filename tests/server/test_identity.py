@@ -1,7 +1,7 @@
 """Identities of callers (docs/http.md): requests without an identity are rejected, and nothing is run for them."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,8 +11,7 @@ from mcp_baton.aws import handler
 from mcp_baton.server.access import MAX_OWNER_BYTES
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
-from tests.fakes import FunctionContext
-from tests.support.client import Answer, Client, Era, Script, Table, proxy_event
+from tests.support.client import Answer, Client, Era, Script, Table
 from tests.support.handler import MakeClient
 
 INVALID_REQUEST = -32600
@@ -78,21 +77,6 @@ def test_a_page_can_read_the_error_for_a_missing_identity(client: Client) -> Non
 def test_a_local_server_names_the_option_for_the_owner_header(server: Server) -> None:
     client = Client(handler(server, settings=Settings(local_only=True)), owner=None)
     assert "--owner-header" in client.request("tools/list").error["message"]
-
-
-def test_sessions_of_one_role_have_one_owner(server: Server, make_client: MakeClient) -> None:
-    client = make_client(server)
-
-    def ask(session: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-        identity = {"user": f"AROA2DREO3S2AEXAMPLE:{session}", "caller": f"AROA2DREO3S2AEXAMPLE:{session}"}
-        event = proxy_event(body, None, {}, requestContext={"requestId": "api-1", "identity": identity})
-        response: dict[str, Any] = json.loads(client.handler(event, FunctionContext(lambda: 30_000))["body"])
-        return response
-
-    task = ask("kim", "prompts/get", {"name": "flow"})["result"]["_meta"]["task_id"]
-    assert ask("kim", "tasks/get", {"taskId": task})["result"]["status"] == "completed"
-    assert ask("mallory", "tasks/get", {"taskId": task})["result"]["status"] == "completed"
 
 
 LONGEST = ["a" * MAX_OWNER_BYTES, "é" * (MAX_OWNER_BYTES // 2), '"' + "a" * (MAX_OWNER_BYTES - 4)]
