@@ -162,6 +162,8 @@ class Driver:
         self.began = self.now
         self.has_called = False
         self.made_meanwhile: Line | None = None
+        self.requests: dict[str, Request | None] = {}
+        """The requests of the approvals that wait, by their ids."""
         self.changes_left = world.changes
         self.is_fresh = True
         """Whether a run has followed the last event."""
@@ -436,11 +438,10 @@ class Driver:
     def decide(self, request: Request) -> None:
         is_denied = self.is_first(request) and request.place.partition("[")[0] in self.world.denied
         decision = "denied" if is_denied else "approved"
-        for approval in self.people.approvals():
-            if self.is_same(approval, request):
-                break
-        else:
-            waiting = [(approval["step"], approval["arguments"]) for approval in self.people.approvals()]
+        approvals = self.waiting_approvals()
+        approval = next((approval for approval, wanted in approvals if wanted is request), None)
+        if approval is None:
+            waiting = [(approval["step"], approval["arguments"]) for approval, _ in approvals]
             raise Difference(f"no approval waits for {request}; there are {waiting}")
         is_alone = self.is_working_alone
         self.trace(f"person: {decision} {request.place} {key_of(request.arguments)}")
@@ -450,6 +451,19 @@ class Driver:
             self.people.deny(approval["approvalId"], reason="no")
         self.task.decide(request, decision)
         self.happened(is_alone=is_alone)
+
+    def waiting_approvals(self) -> list[tuple[dict[str, Any], Request | None]]:
+        """The approvals that wait, each with its request. After a deployment, a changed step may request an approval
+        that looks the same. So each keeps the request for which it was found first."""
+        approvals = self.people.approvals()
+        requests = {approval["approvalId"]: self.requests.get(approval["approvalId"]) for approval in approvals}
+        for approval in approvals:
+            taken = [id(request) for request in requests.values()]
+            new = (request for request in self.task.waiting_requests(self.now) if id(request) not in taken)
+            if requests[approval["approvalId"]] is None:
+                requests[approval["approvalId"]] = next((each for each in new if self.is_same(approval, each)), None)
+        self.requests = requests
+        return [(approval, requests[approval["approvalId"]]) for approval in approvals]
 
     def is_same(self, approval: dict[str, Any], request: Request) -> bool:
         place = str(approval.get("step") or "").partition("[")[0]
@@ -582,11 +596,10 @@ class Driver:
             if any(stop.step == step and stop.type == "waiting" for stop in self.task.stops) and real is not None:
                 self.expect(-1 < real / 1000 - end < LATE_S, f"step {step}: it waits until {real}, in the model {end}")
                 self.task.ends[step] = real / 1000
-        for approval in self.people.approvals() if self.task.requests else ():
-            for request in self.task.waiting_requests(self.now):
-                if self.is_same(approval, request) and approval["expiresAt"]:
-                    real_end = datetime.fromisoformat(approval["expiresAt"]).timestamp()
-                    request.until = max(request.until, min(real_end, request.until + LATE_S))
+        for approval, request in self.waiting_approvals() if self.task.requests else ():
+            if request is not None and approval["expiresAt"]:
+                real_end = datetime.fromisoformat(approval["expiresAt"]).timestamp()
+                request.until = max(request.until, min(real_end, request.until + LATE_S))
 
     def compare_step(self, step: str, status: str, task: Any) -> None:
         real = task.steps[step]
