@@ -15,7 +15,7 @@ from mcp_baton import Argument, Context, Server, ToolStep, Workflow, prompt_arg
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.gateway import InvocationContext
-from mcp_baton.local.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, user_frames, without_token
+from mcp_baton.local.log import Entry, Status, TerminalHandler, one_line, user_frames, without_token
 from mcp_baton.local.request_log import outcome_of, with_refusal_log, with_request_log
 from mcp_baton.settings import Settings
 
@@ -92,7 +92,7 @@ def test_a_pause_is_logged_with_its_step_and_reason(handler: LoggedHandler) -> N
     meta = handler.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]
     pause = ("prompts/get", "refunds", Status.WAITING, "paused at refund: missing approved_by")
     assert handler.summary() == pause
-    assert (handler.last_entry.task, handler.last_entry.request_id) == (meta["task_id"], "r-1")
+    assert handler.last_entry.task == meta["task_id"]
     assert handler.last_entry.short_task == f"…{meta['task_id'][-8:]}"
 
 
@@ -130,7 +130,6 @@ def test_a_refused_request_is_logged_with_the_reason(handler: LoggedHandler) -> 
     handler.post({}, **{"Content-Type": "text/plain"})
     words = "415 Unsupported media type: send application/json"
     assert handler.summary() == ("POST /mcp", "", Status.FAILED, words)
-    assert handler.last_entry.request_id != ""
 
 
 @pytest.mark.parametrize("path", ["/callbacks/", "/prod/callbacks/", "/approve/"])
@@ -240,7 +239,7 @@ def test_the_debug_level_shows_every_frame(tmp_path: Path) -> None:
     assert "shop: no stock" in full_output.getvalue()
 
 
-ENTRY = Entry("tools/call", "[red]pay", "0123456789abcdef", 12.4, Status.FAILED, "no", "r-1")
+ENTRY = Entry("tools/call", "[red]pay", "0123456789abcdef", 12.4, Status.FAILED, "no")
 
 
 def test_a_line_has_colours_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,17 +272,5 @@ def test_no_text_in_the_log_controls_the_terminal() -> None:
     log = io.StringIO()
     for log_record in records:
         TerminalHandler(log, in_full=True).handle(log_record)
-        log.write(f"{JsonFormatter(in_full=True).format(log_record)}\n")
     assert log.getvalue().count("�") > 4 * len(UNSAFE)
     assert [char for char in log.getvalue() if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char != "\n"] == []
-    assert json.loads(log.getvalue().splitlines()[1])["words"] == text
-
-
-def test_json_lines_are_objects(tmp_path: Path) -> None:
-    formatter = JsonFormatter(in_full=False)
-    line = json.loads(formatter.format(record(entry=ENTRY)))
-    fields = {"method": ENTRY.method, "name": ENTRY.name, "task": ENTRY.task, "words": "no", "request_id": "r-1"}
-    assert line.items() >= {**fields, "ms": 12.4, "status": "failed"}.items()
-    error_line = json.loads(formatter.format(record(error_in_user_code(tmp_path))))
-    assert (error_line["level"], error_line["message"]) == ("error", "no stock")
-    assert "tools.py" in error_line["error"]

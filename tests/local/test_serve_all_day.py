@@ -1,6 +1,5 @@
 """`baton serve` during development: files change, processes are killed, and the log is read."""
 
-import json
 import re
 import signal
 import subprocess
@@ -112,12 +111,3 @@ def test_with_reload_a_signal_ends_both_processes(project: Path, number: signal.
         baton.process.send_signal(number)
         assert baton.process.wait(BOUND_S) == 0
         assert "stopping" in log.read()
-
-
-def test_with_json_a_request_is_logged_as_an_object(project: Path) -> None:
-    with serve("app:server", "--json", folder=project) as (baton, log):
-        task = baton.call("prompts/get", name="buy")["_meta"]["task_id"]
-        entry = json.loads(log.readline())
-        assert (entry["method"], entry["task"], entry["status"]) == ("prompts/get", task, "waiting")
-        baton.process.send_signal(signal.SIGINT)
-        assert baton.process.wait(BOUND_S) == 130

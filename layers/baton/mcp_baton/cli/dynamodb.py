@@ -7,6 +7,7 @@ import typer
 
 from mcp_baton.cli import options
 from mcp_baton.local.clean_text import echo
+from mcp_baton.local.log import log_to_stderr
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +25,6 @@ def dynamodb(
     """
     from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine
     from mcp_baton.local.http_server import LocalServer, dynamodb_app, listen, run
-    from mcp_baton.local.log import log_to_stderr
 
     log_to_stderr()
     engine = embedded_engine()

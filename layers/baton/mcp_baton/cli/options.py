@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from ipaddress import ip_address
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import typer
@@ -124,7 +124,6 @@ Host = Annotated[str, typer.Option(metavar="ADDRESS", help="The address to liste
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="The Server: app.py, app.py:server or package.module:server.")
 ]
-LogLevel = Literal["debug", "info", "warning", "error"]
 
 Where = Annotated[
     str,

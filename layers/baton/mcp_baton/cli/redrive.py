@@ -17,6 +17,7 @@ from mcp_baton.cli.aws_region import check_region, environment_region
 from mcp_baton.clients import ACCEPTED_STATUS
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.clean_text import echo
+from mcp_baton.local.log import log_to_stderr
 from mcp_baton.protocol.json import MAX_LEVELS, loads
 
 MESSAGES_PER_BATCH: Final = 10
@@ -45,8 +46,6 @@ def redrive(
     """
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
-
-    from mcp_baton.local.log import log_to_stderr
 
     log_to_stderr()
     try:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from mcp_baton.cli import options
+from mcp_baton.local.log import LogLevel, log_to_stderr
 
 
 def serve(
@@ -13,13 +14,12 @@ def serve(
     host: options.Host = "127.0.0.1",
     reload: Annotated[bool, typer.Option("--reload", help="Restart when a Python file changes.")] = False,
     log_level: Annotated[
-        options.LogLevel,
+        LogLevel,
         typer.Option(
             metavar="debug|info|warning|error",
             help="'warning' omits requests that succeed, 'debug' shows whole tracebacks.",
         ),
     ] = "info",
-    as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object per line.")] = False,
     dynamodb: Annotated[
         str,
         typer.Option(
@@ -53,7 +53,6 @@ def serve(
     Requests go through the Lambda handler that you deploy. The command logs a line for each. /console shows the tasks.
     """
     from mcp_baton.local.http_server import end_by_force
-    from mcp_baton.local.log import LogStyle, log_to_stderr
     from mcp_baton.local.serve import ServeOptions
     from mcp_baton.local.serve import serve as serve_locally
 
@@ -67,9 +66,9 @@ def serve(
         timeout_s=timeout,
         worker_timeout_s=worker_timeout,
         reload=reload,
-        log=LogStyle(log_level, as_json),
+        log_level=log_level,
     )
-    log_to_stderr(serve_options.log)
+    log_to_stderr(log_level)
     code = serve_locally(serve_options)
     end_by_force(code)
     return code

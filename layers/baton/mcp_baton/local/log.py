@@ -1,22 +1,20 @@
-"""The log of the local server: text for a terminal, or JSON."""
+"""The log of the local server."""
 
-import json
 import logging
 import re
 import sys
 import sysconfig
 import time
 import traceback
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Final, override
+from typing import IO, Final, Literal, override
 
 from rich.text import Text
 
-from mcp_baton.local.clean_text import CleanConsole, escaped
+from mcp_baton.local.clean_text import CleanConsole
 from mcp_baton.protocol.http import APPROVAL_LINKS_PATH, CALLBACKS_PATH
 
 _TOKEN: Final = re.compile(rf"({CALLBACKS_PATH}|{APPROVAL_LINKS_PATH})[^\s?]+")
@@ -46,15 +44,10 @@ class Entry:
     ms: float
     status: Status
     words: str
-    request_id: str
 
     def log(self, logger: logging.Logger) -> None:
         level = logging.WARNING if self.status is Status.FAILED else logging.INFO
         logger.log(level, "%s", self, extra={"entry": self})
-
-    def as_json(self) -> dict[str, Any]:
-        fields = asdict(self) | {"ms": round(self.ms, 1)}
-        return {name: value for name, value in fields.items() if value != ""}
 
     def __str__(self) -> str:
         task = f"task {self.short_task}" if self.task else ""
@@ -99,57 +92,19 @@ def user_frames(error: BaseException, remedy: str = DEBUG) -> str:
     If frames are omitted, the last line has their number and the remedy.
     """
     summary = traceback.TracebackException.from_exception(error)
-    hidden_count = _remove_other_frames(summary)
-    text = "".join(summary.format()).rstrip()
-    if not hidden_count:
-        return text
-    frames = "1 frame" if hidden_count == 1 else f"{hidden_count} frames"
-    return f"{text}\n({frames} of Baton, of packages and of Python left out{remedy})"
-
-
-def _remove_other_frames(error: traceback.TracebackException) -> int:
-    """Remove the frames that are not the user's from an exception and its causes. Return their number."""
-    removed_count, errors = 0, [error]
+    hidden_count, errors = 0, [summary]
     while errors:
         current = errors.pop()
         frames = list(current.stack)
-        user_frames_only = [frame for frame in frames if is_user_file(frame.filename)] or frames[-1:]
-        current.stack = traceback.StackSummary.from_list(user_frames_only)
-        removed_count += len(frames) - len(user_frames_only)
+        shown = [frame for frame in frames if is_user_file(frame.filename)] or frames[-1:]
+        current.stack = traceback.StackSummary.from_list(shown)
+        hidden_count += len(frames) - len(shown)
         errors += filter(None, (current.__cause__, current.__context__, *(current.exceptions or ())))
-    return removed_count
-
-
-def _trace(record: logging.LogRecord, remedy: str, *, in_full: bool) -> str:
-    error = record.exc_info[1] if record.exc_info else None
-    if error is None:
-        return ""
-    return "".join(traceback.format_exception(error)).rstrip() if in_full else user_frames(error, remedy)
-
-
-class JsonFormatter(logging.Formatter):
-    """Formats a record as `{"time", "level", "logger", "message"}`, plus the fields of a request, or the traceback of
-    an error as `error`.
-    """
-
-    def __init__(self, *, in_full: bool) -> None:
-        super().__init__()
-        self._in_full = in_full
-
-    @override
-    def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        entry = getattr(record, "entry", None)
-        if isinstance(entry, Entry):
-            fields |= entry.as_json()
-        if trace := _trace(record, DEBUG, in_full=self._in_full):
-            fields["error"] = trace
-        return escaped(json.dumps(fields))
+    text = "".join(summary.format()).rstrip()
+    if not hidden_count:
+        return text
+    frames_text = "1 frame" if hidden_count == 1 else f"{hidden_count} frames"
+    return f"{text}\n({frames_text} of Baton, of packages and of Python left out{remedy})"
 
 
 COLOURS: Final = {Status.DONE: "green", Status.WAITING: "yellow", Status.FAILED: "bold red"}
@@ -178,8 +133,9 @@ class TerminalHandler(logging.Handler):
         clock = time.strftime("%H:%M:%S ", time.localtime(record.created))
         entry = getattr(record, "entry", None)
         line = _entry_line(clock, entry) if isinstance(entry, Entry) else self._line(clock, record)
-        if trace := _trace(record, self._remedy, in_full=self._in_full):
-            line.append(f"\n{trace}")
+        if error := record.exc_info[1] if record.exc_info else None:
+            trace = "".join(traceback.format_exception(error)).rstrip()
+            line.append(f"\n{trace if self._in_full else user_frames(error, self._remedy)}")
         return line
 
     def _line(self, clock: str, record: logging.LogRecord) -> Text:
@@ -199,24 +155,11 @@ def _entry_line(clock: str, entry: Entry) -> Text:
     return line.append(entry.words, style=COLOURS[entry.status])
 
 
-@dataclass(frozen=True, slots=True)
-class LogStyle:
-    level: str = "info"
-    as_json: bool = False
+type LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-PLAIN = LogStyle()
-
-
-def log_to_stderr(style: LogStyle = PLAIN) -> None:
-    in_full = style.level == "debug"
-    handler: logging.Handler
-    if style.as_json:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(JsonFormatter(in_full=in_full))
-    else:
-        handler = TerminalHandler(sys.stderr, in_full=in_full)
-    logging.basicConfig(level=style.level.upper(), handlers=[handler])
+def log_to_stderr(level: LogLevel = "info") -> None:
+    logging.basicConfig(level=level.upper(), handlers=[TerminalHandler(sys.stderr, in_full=level == "debug")])
     logging.getLogger("watchfiles").setLevel(logging.ERROR)  # it warns of signals
     for logger_name in ("asyncio", "boto3", "botocore", "moto", "urllib3", "werkzeug"):
         logging.getLogger(logger_name).setLevel(logging.WARNING)

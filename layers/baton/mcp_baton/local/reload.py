@@ -19,7 +19,7 @@ from typing import Final
 
 from mcp_baton.exceptions import BatonError, SettingsError
 from mcp_baton.local.http_server import STOP_GRACE_S, end_by_force
-from mcp_baton.local.log import LogStyle, log_to_stderr
+from mcp_baton.local.log import LogLevel, log_to_stderr
 
 logger = logging.getLogger(__name__)
 
@@ -28,14 +28,14 @@ AGAIN: Final = "The server starts again when a Python file changes."
 type Serve = Callable[[socket.socket], int]
 
 
-def restart_on_changes(folder: Path, log: LogStyle, listener: socket.socket, serve: Serve) -> None:
+def restart_on_changes(folder: Path, log_level: LogLevel, listener: socket.socket, serve: Serve) -> None:
     """Run `serve` in a child process, and again after each change of a Python file in the folder, until a signal."""
     try:
         from watchfiles import PythonFilter, watch
     except ModuleNotFoundError as error:
         raise SettingsError("--reload needs the package 'watchfiles': install mcp-baton[local]") from error
 
-    start = partial(_start, log, listener, serve)
+    start = partial(_start, log_level, listener, serve)
     # Both signals end `watch`, also if a shell has started this process with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
@@ -50,23 +50,22 @@ def restart_on_changes(folder: Path, log: LogStyle, listener: socket.socket, ser
         _stop(process)
 
 
-def _start(log: LogStyle, listener: socket.socket, serve: Serve) -> BaseProcess:
-    process = multiprocessing.get_context("spawn").Process(target=_serve_in_child, args=(log, listener, serve))
+def _start(log_level: LogLevel, listener: socket.socket, serve: Serve) -> BaseProcess:
+    process = multiprocessing.get_context("spawn").Process(target=_serve_in_child, args=(log_level, listener, serve))
     process.start()
     return process
 
 
 def _stop(process: BaseProcess) -> None:
     process.terminate()
-    process.join(
-        2 * STOP_GRACE_S + 1
-    )  # requests and workers have one grace period, and the end of the process another one
+    # Requests and workers have one grace period, and the end of the process another one.
+    process.join(2 * STOP_GRACE_S + 1)
     process.kill()
     process.join()
 
 
-def _serve_in_child(log: LogStyle, listener: socket.socket, serve: Serve) -> None:
-    log_to_stderr(log)
+def _serve_in_child(log_level: LogLevel, listener: socket.socket, serve: Serve) -> None:
+    log_to_stderr(log_level)
     # Python would use the compiled old form of a file that changes twice within a second and keeps its length.
     sys.dont_write_bytecode = True
     if hasattr(os, "setsid"):

@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -62,8 +62,8 @@ def with_request_log(method: Method = call_method) -> Method:
             if name != QUIET or logger.isEnabledFor(logging.DEBUG):
                 status, words = outcome if result is None else outcome_of(name, result)
                 task = (_task_in(result) if result else "") or _requested_task(request)
-                ms, request_id = 1000 * (time.perf_counter() - began_s), request.exchange.request_id
-                Entry(one_line(name), _target(name, request.params), task, ms, status, words, request_id).log(logger)
+                ms = 1000 * (time.perf_counter() - began_s)
+                Entry(one_line(name), _target(name, request.params), task, ms, status, words).log(logger)
         return result
 
     return call
@@ -125,13 +125,12 @@ def _run_outcome(meta: Mapping[str, Any]) -> Outcome:
 
 def pause_words(view: TaskView) -> str:
     """Return the reasons of a pause, such as `paused at refund: missing amount`."""
-    return f"paused at {'; at '.join(map(_pause_words, view.pauses))}"
-
-
-def _pause_words(pause: Mapping[str, Any]) -> str:
-    reason = parse_pause(pause)
-    cause = short_form(reason) if reason else pause.get("type")
-    return f"{_short_text(paused_step(pause))}: {_short_text(cause)}"
+    texts = []
+    for pause in view.pauses:
+        reason = parse_pause(pause)
+        cause = short_form(reason) if reason else pause.get("type")
+        texts.append(f"{_short_text(paused_step(pause))}: {_short_text(cause)}")
+    return f"paused at {'; at '.join(texts)}"
 
 
 def _text(result: Mapping[str, Any]) -> str:
@@ -143,10 +142,8 @@ def _short_text(value: object) -> str:
 
 
 def _task_in(result: Mapping[str, Any]) -> str:
-    task, meta = result.get("task"), result.get("_meta")
-    ids = [result.get("taskId")]
-    ids += [task.get("taskId")] if isinstance(task, Mapping) else []
-    ids += [meta.get("task_id")] if isinstance(meta, Mapping) else []
+    places = [(result, "taskId"), (result.get("task"), "taskId"), (result.get("_meta"), "task_id")]
+    ids = (place.get(name) for place, name in places if isinstance(place, Mapping))
     return next((task_id for task_id in ids if isinstance(task_id, str)), "")
 
 
@@ -170,7 +167,6 @@ def with_refusal_log(handler: "LambdaHandler") -> "LambdaHandler":
     """Return a handler that logs an entry for each request that is refused before it reaches a method.
 
     Hosts probe for optional paths (`GET /.well-known/…`, `GET /mcp`). The HTTP server logs these at the debug level.
-    Events that are no HTTP requests, such as the clock's, have no entry.
     """
 
     def answer(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
@@ -184,7 +180,7 @@ def with_refusal_log(handler: "LambdaHandler") -> "LambdaHandler":
         if status >= 400 and is_mistake and not logged.get():
             line = one_line(without_token(f"{event['httpMethod']} {event['path']}"), 80)
             words, ms = one_line(f"{status} {_error_message(response)}"), 1000 * (time.perf_counter() - began_s)
-            Entry(line, "", "", ms, Status.FAILED, words, context.aws_request_id).log(logger)
+            Entry(line, "", "", ms, Status.FAILED, words).log(logger)
         return response
 
     return answer
@@ -198,18 +194,16 @@ def _error_message(response: dict[str, Any]) -> str:
     return str(error.get("message", "")) if isinstance(error, dict) else str(error)
 
 
-def with_task_log[Context](
-    handler: Callable[[dict[str, Any], Context], dict[str, Any]],
-) -> Callable[[dict[str, Any], Context], dict[str, Any]]:
+def with_task_log(handler: "LambdaHandler") -> "LambdaHandler":
     """Return a handler that logs an entry for each task that it has worked on."""
 
-    def work(event: dict[str, Any], context: Context) -> dict[str, Any]:
+    def work(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
         began_s = time.perf_counter()
         result = handler(event, context)
         outcome, task = str(result.get("outcome", "done")), str(event.get(JOB_EVENT, {}).get("taskId", ""))
         status = Status.FAILED if outcome.startswith(("failed", "given up")) else Status.DONE
-        ms, request_id = 1000 * (time.perf_counter() - began_s), str(getattr(context, "aws_request_id", ""))
-        Entry("worker", "", task, ms, status, one_line(outcome), request_id).log(logger)
+        ms = 1000 * (time.perf_counter() - began_s)
+        Entry("worker", "", task, ms, status, one_line(outcome)).log(logger)
         return result
 
     return work

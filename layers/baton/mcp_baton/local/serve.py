@@ -3,7 +3,6 @@
 import logging
 import os
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,15 +14,15 @@ from msgspec import structs
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import BatonError, SettingsError
 from mcp_baton.local.checking import load_checked
+from mcp_baton.local.clean_text import echo
 from mcp_baton.local.clock import LocalClock
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
 from mcp_baton.local.http_server import LOOPBACK, STOP_GRACE_S, HttpFunction, LocalServer, dynamodb_app, listen, run
 from mcp_baton.local.loader import find
-from mcp_baton.local.log import PLAIN, LogStyle
+from mcp_baton.local.log import LogLevel
 from mcp_baton.local.reload import restart_on_changes
 from mcp_baton.local.request_log import with_refusal_log, with_request_log, with_task_log
 from mcp_baton.local.worker_pool import Pool
-from mcp_baton.protocol.json import dumps
 from mcp_baton.settings import Settings, unknown_settings
 from mcp_baton.workflow.engine_host import START_MARGIN_MS
 
@@ -50,7 +49,7 @@ class ServeOptions:
     timeout_s: float
     worker_timeout_s: float = 900.0
     reload: bool = False
-    log: LogStyle = PLAIN
+    log_level: LogLevel = "info"
 
 
 def serve(options: ServeOptions) -> int:
@@ -68,7 +67,7 @@ def serve(options: ServeOptions) -> int:
         if not options.reload:
             return _serve_tasks(options, state_key, client, listener)
         child_options = replace(options, dynamodb=url(), port=listener.getsockname()[1])
-        restart_on_changes(folder, options.log, listener, partial(_serve_again, child_options, state_key))
+        restart_on_changes(folder, options.log_level, listener, partial(_serve_again, child_options, state_key))
         return 0
 
 
@@ -119,7 +118,9 @@ def _serve_tasks(options: ServeOptions, state_key: bytes, client: "DynamoDBClien
     clock = LocalClock(handler, options.timeout_s) if settings.sweep else None
     # Workers may finish while the last requests are answered.
     stop_thread = threading.Thread(target=workers.stop, args=(STOP_GRACE_S,), name="stop workers")
-    code = run(local, lambda: _announce(options, local.server_port), stop_thread.start)
+    code = run(
+        local, lambda: echo(f"Baton is listening on {_address(options.host, local.server_port)}/mcp"), stop_thread.start
+    )
     if clock is not None:
         clock.stop()
     stop_thread.join()
@@ -128,13 +129,6 @@ def _serve_tasks(options: ServeOptions, state_key: bytes, client: "DynamoDBClien
 
 def _address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _announce(options: ServeOptions, port: int) -> None:
-    url = f"{_address(options.host, port)}/mcp"
-    line = dumps({"event": "listening", "url": url}) if options.log.as_json else f"Baton is listening on {url}"
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def open_database(location: str, table: str) -> "tuple[DynamoDBClient, Callable[[], str]]":
