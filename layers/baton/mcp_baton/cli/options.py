@@ -48,11 +48,8 @@ def is_loopback(host: str) -> bool:
 
 
 def check_encryption(url: str, *, insecure_http: bool) -> None:
-    """Refuse to send a secret without encryption.
-
-    Raises:
-        BatonError: the URL begins with `http://`, and its host is another machine.
-    """
+    """Refuse to send a secret without encryption. Raises `BatonError` if the URL begins with `http://`, and its host is
+    another machine."""
     try:
         parts = urlsplit(url)
         scheme, host = parts.scheme, parts.hostname or ""

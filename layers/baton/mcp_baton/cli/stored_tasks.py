@@ -39,11 +39,8 @@ class Verdicts:
     units: float = 0.0
 
     def read(self, store: DynamoDBStore, read_units: float) -> None:
-        """Read all tasks that have not ended, and note the outcome of each.
-
-        Raises:
-            StoreError: the table cannot be read. The outcomes of the tasks before are kept.
-        """
+        """Read all tasks that have not ended, and note the outcome of each. Raises `StoreError` if the table cannot be
+        read. The outcomes of the tasks before are kept."""
         with Scan(store.table, live_tasks(store.now_ms()), read_units) as scan:
             for item in scan.items():
                 self._read(store, item)

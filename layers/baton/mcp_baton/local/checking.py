@@ -48,11 +48,8 @@ class CheckResult:
 
 
 def load_checked(target: str) -> Server:
-    """Return the server that a target names, after a full check.
-
-    Raises:
-        BatonError: a file cannot be loaded, or the handler would refuse the server.
-    """
+    """Return the server that a target names, after a full check. Raises `BatonError` if a file cannot be loaded, or the
+    handler would refuse the server."""
     lines = DefinitionLines()
     server = load(target, Server, lines)
     try:
@@ -86,9 +83,8 @@ def _server_errors(server: Server, lines: DefinitionLines) -> Iterator[Mistake]:
     for definition, error in definitions_without_schema(server.tools, server.resources, server.prompts):
         yield Mistake.of(str(error), function_site(definition.function))
     for found in all_workflow_errors(server.workflows, server.tools):
-        yield Mistake.of(
-            str(found), lines.site(found.workflow, found.step) if isinstance(found, WorkflowError) else None
-        )
+        site = lines.site(found.workflow, found.step) if isinstance(found, WorkflowError) else None
+        yield Mistake.of(str(found), site)
 
 
 # Suggestions
@@ -109,11 +105,9 @@ def _advice(
             f"{file} has no lambda_handler, which Lambda calls",
             "write lambda_handler = handler(server) at its end, with from mcp_baton.aws import handler",
         )
-    for text in unknown_settings(environment):
-        yield Mistake.of(text)
+    yield from map(Mistake.of, unknown_settings(environment))
     if approvers := Settings.from_environment(environment).approvers:
-        for text in approver_warnings(approvers, server.full_view.approval_groups):
-            yield Mistake.of(text)
+        yield from map(Mistake.of, approver_warnings(approvers, server.full_view.approval_groups))
 
 
 def _tool_advice(tool: Tool) -> Iterator[Mistake]:
@@ -125,11 +119,13 @@ def _tool_advice(tool: Tool) -> Iterator[Mistake]:
         )
     yield from _framework_advice(label, lambda: tool.definition["inputSchema"], site)
     signature = inspect.signature(tool.decorated)
+    properties: Any = schema_or_empty(lambda: tool.input_schema).get("properties", {})
     untyped = {name for name, item in signature.parameters.items() if item.annotation is item.empty}
     undescribed = {
         parameter.published_name: "str" if parameter.name in untyped else shown_type(parameter.annotation)
         for parameter in tool.signature.parameters
-        if not _is_described(tool, parameter.published_name)
+        # A tool whose schema cannot be made has another mistake.
+        if not properties.get(parameter.published_name, {"description": "none"}).get("description")
     }
     if undescribed:
         names = ", ".join(map(repr, undescribed))
@@ -146,12 +142,6 @@ def _framework_advice(label: str, make: Callable[[], Any], site: Site | None) ->
     """Yield the types that some agent frameworks cannot use."""
     for parameter, problem, remedy in difficulties(schema_or_empty(make)):
         yield Mistake(f"{label}: {'' if parameter is None else f'the type of {parameter!r} '}{problem}", remedy, site)
-
-
-def _is_described(tool: Tool, parameter: str) -> bool:
-    """Whether a parameter has a description. A tool whose schema cannot be made has another mistake."""
-    schema: Any = schema_or_empty(lambda: tool.input_schema)
-    return bool(schema.get("properties", {}).get(parameter, {"description": "none"}).get("description"))
 
 
 def _name_advice(label: str, name: str, site: Site | None) -> Iterator[Mistake]:
@@ -182,12 +172,9 @@ def _workflow_advice(server: Server, workflow: Workflow, lines: DefinitionLines)
 
 
 def _arguments_in(step: Step) -> Iterator[str]:
-    texts = [*step.resources, step.guidance or ""]
     sources = (*step.arguments.values(), *step.template_bindings.values())
-    for part in (part for source in sources for part in parts_of(source)):
-        if isinstance(part, PromptArg):
-            yield part.name
-        elif isinstance(part, Constant):
-            texts.append(repr(part.value))
-    for text in texts:
+    parts = [part for source in sources for part in parts_of(source)]
+    yield from (part.name for part in parts if isinstance(part, PromptArg))
+    constants = [repr(part.value) for part in parts if isinstance(part, Constant)]
+    for text in (*step.resources, step.guidance or "", *constants):
         yield from placeholders(text)

@@ -153,11 +153,7 @@ def _bound_socket(host: str, port: int) -> socket.socket:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address.
-
-    Raises:
-        BatonError: the address is not available.
-    """
+    """Return a socket that listens on an address. Raises `BatonError` if the address is not available."""
     try:
         return _bound_socket(host, port)
     except OSError as error:

@@ -74,18 +74,14 @@ class StepChecks:
         return {step.name: self._tool_of(step) for step in self.workflow.steps}
 
     def _tool_of(self, step: Step) -> Tool | None:
-        tools = self.server.tools
-        if isinstance(step.tool, ToolFunction):
-            function = step.tool.function
-            return next((tool for tool in tools.values() if tool.decorated == function), None)
-        return tools.get(step.tool or "")
+        if not isinstance(step.tool, ToolFunction):
+            return self.server.tools.get(step.tool or "")
+        function = step.tool.function
+        return next((tool for tool in self.server.tools.values() if tool.decorated == function), None)
 
     @property
     def _calls(self) -> Iterator[tuple[Step, Tool]]:
-        for step in self.workflow.steps:
-            tool = self._tools[step.name]
-            if tool is not None:
-                yield step, tool
+        yield from ((step, tool) for step in self.workflow.steps if (tool := self._tools[step.name]) is not None)
 
     def _mistake(self, step: Step, problem: str, remedy: str) -> Mistake:
         label = f"workflow {self.workflow.name!r}, step {step.name!r}"
@@ -174,11 +170,11 @@ class StepChecks:
                     continue
                 tool = self._tools[self.workflow.bound(source.binding).name]
                 if tool is not None and tool.output is None:
-                    yield self._mistake(
-                        step,
-                        f"the fields of the output of {tool.name!r} are not known, so {source.path!r} is not checked",
-                        f"give {tool.name!r} a return type with fields: a dataclass, a typed dict or a model",
+                    problem = (
+                        f"the fields of the output of {tool.name!r} are not known, so {source.path!r} is not checked"
                     )
+                    remedy = f"give {tool.name!r} a return type with fields: a dataclass, a typed dict or a model"
+                    yield self._mistake(step, problem, remedy)
 
 
 _NAME: Final = re.compile(r"[^\W\d]\w*(?=[.\[!]|:\S|$)")

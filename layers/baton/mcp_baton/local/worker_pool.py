@@ -48,11 +48,7 @@ class Pool:
         self._stopping = False
 
     def dispatch(self, event: JsonObject) -> None:
-        """Accept an event.
-
-        Raises:
-            NotDispatched: the server is stopping.
-        """
+        """Accept an event. Raises `NotDispatched` if the server is stopping."""
         if self._stopping:
             raise NotDispatched("the local server is stopping: it accepts no more events")
         self._count(waiting=1)

@@ -83,10 +83,7 @@ class Answers:
 
     def _form_result(self, fields: Mapping[str, Any], key: str | None, text: str) -> JsonObject:
         """Return the result for a form with questions of a workflow, each by its name or text, or all by the form's.
-
-        Raises:
-            Unanswered: only a part is answered, or the test has answers that have matched no question so far.
-        """
+        Raises `Unanswered` if only a part is answered, or the test has answers that have matched no question so far."""
         content: dict[str, Json] = {}
         for name, field_schema in fields.items():
             for known in (name, field_schema.get("description"), field_schema.get("title"), key, text):

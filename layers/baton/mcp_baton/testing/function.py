@@ -31,11 +31,7 @@ class Clock:
 
     def advance(self, by: float | timedelta) -> None:
         """Advance the clock by seconds or a `timedelta`. Sweeps restart the background tasks that become due meanwhile,
-        as in a stack.
-
-        Raises:
-            ValueError: it is negative.
-        """
+        as in a stack. Raises `ValueError` if it is negative."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         if seconds < 0:
             raise ValueError(f"clock.advance({seconds}): time does not go back; give seconds of 0 or more")
@@ -101,11 +97,7 @@ class Kill:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> bool:
-        """End the block at the kill.
-
-        Raises:
-            AssertionError: the block ended without a kill.
-        """
+        """End the block at the kill. Raises `AssertionError` if the block ended without a kill."""
         self._disarm()
         if error is None and not self.happened:
             raise AssertionError(f"killed_after({self.after!r}): the block ended without a kill")

@@ -81,11 +81,8 @@ class McpClient(ABC):
         *,
         era: Era | None = None,
     ) -> dict[str, Any]:
-        """Send a request, answer the server's questions, and return the result. `meta` is added to the era's.
-
-        Raises:
-            JsonRpcError: the server answers with an error.
-        """
+        """Send a request, answer the server's questions, and return the result. `meta` is added to the era's. Raises
+        `JsonRpcError` if the server answers with an error."""
         sent_params = dict(params or {})
         for number in range(MAX_ROUNDS + 1):
             result = self.send(method, sent_params, meta, era=era, is_repeat=number > 0)
@@ -119,11 +116,8 @@ class McpClient(ABC):
         return result_in(*self.exchange(message, headers, is_repeat=is_repeat))
 
     def pages(self, method: str, key: str, *, era: Era | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the entries of a list. After `limit` entries, no further page is requested.
-
-        Raises:
-            EndlessAnswer: the list does not end.
-        """
+        """Return the entries of a list. After `limit` entries, no further page is requested. Raises `EndlessAnswer` if
+        the list does not end."""
         entries: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -140,12 +134,7 @@ class McpClient(ABC):
 
 
 def result_in(response: JsonObject, status: int) -> dict[str, Any]:
-    """Return the result in a response.
-
-    Raises:
-        JsonRpcError: it has an error.
-        TypeError: it has neither.
-    """
+    """Return the result in a response. Raises `JsonRpcError` for an error, `TypeError` if it has neither."""
     error = response.get("error")
     if isinstance(error, Mapping) and isinstance(error.get("code"), int):
         raise JsonRpcError(error, status)

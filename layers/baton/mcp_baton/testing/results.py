@@ -33,6 +33,11 @@ class Pause:
     type: str
     fields: JsonObject
 
+    @classmethod
+    def of(cls, reason: JsonObject) -> "Pause":
+        """Read a pause reason as it is sent."""
+        return cls(str(reason["type"]), omit(reason, "type"))
+
     @property
     def step(self) -> str:
         """The step that failed or could not start."""
@@ -54,17 +59,6 @@ class Pause:
         texts = [f"{name} {short(value)}" for name, value in visible.items()]
         details = short(self.fields["error"]) if "error" in self.fields else ", ".join(texts)
         return f"{self.type} at {self.step!r}" + (f": {details}" if details else "")
-
-
-def pause_in(reason: object, source: object) -> Pause:
-    """Return a pause reason.
-
-    Raises:
-        AttributeError: there is none.
-    """
-    if isinstance(reason, Mapping):
-        return Pause(reason["type"], {name: value for name, value in reason.items() if name != "type"})
-    raise AttributeError(f"it is not paused: {source!r}")
 
 
 def short(value: object) -> str:
@@ -114,17 +108,15 @@ class OfTask(ABC):
 
     @property
     def pause(self) -> Pause:
-        """The pause reason.
-
-        Raises:
-            AttributeError: it is not paused.
-        """
-        return pause_in(self.view.pause, self)
+        """The pause reason. Raises `AttributeError` if it is not paused."""
+        if not self.view.pause:
+            raise AttributeError(f"it is not paused: {self!r}")
+        return Pause.of(self.view.pause)
 
     @property
     def pauses(self) -> tuple[Pause, ...]:
         """The pause reasons of all stopped steps, in order."""
-        return tuple(pause_in(reason, self) for reason in self.view.pauses)
+        return tuple(map(Pause.of, self.view.pauses))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -160,14 +152,8 @@ class Run(OfTask):
         return cls(messages, own_meta(result), structured, bool(result.get("isError", False)))
 
     def answer(self, **answers: Json) -> Any:
-        """Answer the workflow's questions: `run.answer(reader="Kim")`.
-
-        Returns:
-            The next run; with an `AsyncClient`, an awaitable of it.
-
-        Raises:
-            AttributeError: The run has no task.
-        """
+        """Answer the workflow's questions, as `run.answer(reader="Kim")`, and return the next run; with an
+        `AsyncClient`, an awaitable of it. Raises `AttributeError` if the run has no task."""
         if self.continued is None:
             raise AttributeError("the run has no task, so no later call can answer its questions")
         return self.continued(answers)
@@ -179,11 +165,7 @@ class Run(OfTask):
 
     @property
     def task_id(self) -> str:
-        """The run's task.
-
-        Raises:
-            AttributeError: it has none.
-        """
+        """The run's task. Raises `AttributeError` if it has none."""
         if "task_id" not in self.meta:
             raise AttributeError("the run has no task: it is a plain prompt, or the store did not accept the task")
         return str(self.meta["task_id"])
@@ -326,7 +308,7 @@ def own_meta(result: JsonObject) -> dict[str, Json]:
 
 
 def _status_text(view: TaskView) -> str:
-    pause = f": {pause_in(view.pause, view)!r}" if view.pause else ""
+    pause = f": {Pause.of(view.pause)!r}" if view.pause else ""
     return pause + ("; " + " ".join(f"{step.name}={step.status}" for step in view.steps) if view.steps else "")
 
 
@@ -357,12 +339,7 @@ class TaskState:
 
     @property
     def result(self) -> Result:
-        """The result of the call.
-
-        Raises:
-            JsonRpcError: the task has failed.
-            AttributeError: it was cancelled, or has not ended.
-        """
+        """The result of the call. Raises `JsonRpcError` if the task has failed, and `AttributeError` if it has none."""
         return Result.of(self.sent, self.value)
 
     @property

@@ -76,13 +76,8 @@ class StartedTask:
 
     def wait(self) -> TaskState:
         """Poll until the task ends. The clock advances by its poll interval, workers process events that are due, and
-        questions get the answers of `Client.answers`.
-
-        Raises:
-            Unanswered: a question has no answer.
-            Killed: a worker was killed, as the test requested.
-            AssertionError: the task does not end.
-        """
+        questions get the answers of `Client.answers`. Raises `Unanswered` if a question has no answer, `Killed` if a
+        worker was killed, as the test requested, and `AssertionError` if the task does not end."""
         rounds = 0
         for _ in range(MAX_POLLS):
             self.client.stage.worker.run_due()

@@ -110,11 +110,7 @@ class Allowed:
         return ", ".join(map(_as_text, self.choices))
 
     def value(self, name: str, text: str) -> Any:
-        """Convert a text. A schema that allows strings keeps it.
-
-        Raises:
-            ArgumentError: the value is not allowed.
-        """
+        """Convert a text. A schema that allows strings keeps it. Raises `ArgumentError` if the value is not allowed."""
         for choice in self._values:
             if text == _as_text(choice):
                 return choice

@@ -111,11 +111,7 @@ class Remote(McpClient):
 
     def find_task(self, prefix: str) -> str:
         """Return the id of the caller's only task with this prefix, which may name a step, too. A whole id needs no
-        list.
-
-        Raises:
-            BatonError: no id or several ids have it.
-        """
+        list. Raises `BatonError` if no id or several ids have it."""
         prefix = bare_task_id(prefix)
         if re.fullmatch(r"[0-9a-z]{37}", prefix):
             return prefix
@@ -132,11 +128,8 @@ class Remote(McpClient):
         return view_in_result(self.result("tasks/get", {"taskId": task_id}, {NEXT_KEY: True}))
 
     def workflow_of(self, prefix: str) -> tuple[str, str]:
-        """Return the id and the workflow of a task that can be resumed.
-
-        Raises:
-            CommandFailure: it has ended, or it belongs to a tool.
-        """
+        """Return the id and the workflow of a task that can be resumed. Raises `CommandFailure` if it has ended, or it
+        belongs to a tool."""
         state = self.task(self.find_task(prefix))
         if state.ended:
             raise CommandFailure(ended_message(f"the task {state.task_id}", state.status))
@@ -145,11 +138,7 @@ class Remote(McpClient):
         return state.task_id, state.workflow
 
     def end_task(self, task_id: str, result: Mapping[str, Any] | None = None) -> TaskView:
-        """Cancel a task, or complete it with a result.
-
-        Raises:
-            CommandFailure: it has already ended.
-        """
+        """Cancel a task, or complete it with a result. Raises `CommandFailure` if it has already ended."""
         state = self.task(task_id)
         if not state.ended:
             self.result("tasks/cancel", {"taskId": task_id, **({} if result is None else {"result": result})})

@@ -108,12 +108,8 @@ class HttpTransport:
         self._client.close()
 
     def send(self, message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> int:
-        """Send a message and read the answer until `receive` returns true. Return the HTTP status.
-
-        Raises:
-            Unreachable: the server does not answer, or it is not an MCP server.
-            Denied: it answers 401 or 403.
-        """
+        """Send a message and read the answer until `receive` returns true. Return the HTTP status. Raises
+        `Unreachable` if the server does not answer or is no MCP server, and `Denied` if it answers 401 or 403."""
         all_headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
         body = json.dumps(message).encode()
         with self._request("POST", self._url, content=body, headers=all_headers) as response:
@@ -123,13 +119,8 @@ class HttpTransport:
     def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Json = None
     ) -> dict[str, Any]:
-        """Send a request to the HTTP API beside the MCP endpoint, and return its JSON object.
-
-        Raises:
-            Unreachable: the server does not answer, or has no such API.
-            Denied: it rejects the credentials.
-            CommandFailure: it refuses the request; contains its reason.
-        """
+        """Send a request to the HTTP API beside the MCP endpoint, and return its JSON object. Raises `Unreachable` if
+        there is no such API, `Denied` if it rejects the credentials, and `CommandFailure` with a reason of its own."""
         url = str(httpx.URL(self._url).join(path))
         with self._request(method, url, params=query, json=None if method == "GET" else body) as response:
             document = self._body(response)

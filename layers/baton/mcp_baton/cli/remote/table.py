@@ -35,11 +35,7 @@ REACH: Final = f"Check the network. {SET_REGION}"
 
 @contextmanager
 def table_tasks(name: str, owner: str | None, url: str | None) -> Iterator[Send]:
-    """Open the tasks of an owner in a table, as `table_store` does.
-
-    Raises:
-        BatonError: the owner is missing.
-    """
+    """Open the tasks of an owner in a table, as `table_store` does. Raises `BatonError` if the owner is missing."""
     if not owner:
         raise BatonError("--table needs --owner: tasks are stored by owner (docs/storage.md)")
     with table_store(name, url) as store:
@@ -64,12 +60,8 @@ def tasks_of(store: TaskStore, owner: str) -> Send:
 
 @contextmanager
 def table_store(name: str, url: str | None) -> "Iterator[DynamoDBStore]":
-    """Open the store of a table. `url` names a DynamoDB other than AWS's.
-
-    Raises:
-        BatonError: in the block: there is no such table.
-        Denied: in the block: there are no credentials, or they do not allow it.
-    """
+    """Open the store of a table. `url` names a DynamoDB other than AWS's. The block raises `BatonError` if there is no
+    such table, and `Denied` if there are no credentials, or they do not allow it."""
 
     def connect() -> "DynamoDBClient":
         from mcp_baton.clients import dynamodb_client
@@ -104,11 +96,8 @@ def table_store(name: str, url: str | None) -> "Iterator[DynamoDBStore]":
 
 
 def _check_reachable(client: "DynamoDBClient", name: str) -> None:
-    """Send one request without retries. The store would try again for seconds, for each of its requests.
-
-    Raises:
-        AwsConnectionError, HTTPClientError: nobody answers. Other errors are left to the requests of the store.
-    """
+    """Send one request without retries. The store would try again for seconds, for each of its requests. Raises
+    `AwsConnectionError` or `HTTPClientError` if nobody answers. Other errors are left to the requests of the store."""
     try:
         client.get_item(TableName=name, Key={"pk": {"S": "-"}, "sk": {"S": "-"}})
     except (AwsConnectionError, HTTPClientError):
