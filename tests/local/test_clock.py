@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mcp_baton.local import serve
-from mcp_baton.local.clock import LocalClock
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.http_server import LocalServer
+from mcp_baton.local.worker_pool import LocalClock
 
 BOUND_S = 60
 

@@ -10,7 +10,8 @@ from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 
 import pytest
 
-from mcp_baton.local.http_server import HttpFunction, LambdaHandler, LocalServer
+from mcp_baton.local.http_server import HttpFunction, LocalServer
+from mcp_baton.local.worker_pool import LambdaHandler
 from mcp_baton.protocol.http import ClientGone, HttpRequest, HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
 from mcp_baton.transport.exchange import Application, Exchange

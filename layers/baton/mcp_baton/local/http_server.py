@@ -29,6 +29,7 @@ from werkzeug.wrappers import Request, Response
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.gateway import HOP_BY_HOP, InvocationContext, proxy_event
 from mcp_baton.local.log import without_token
+from mcp_baton.local.worker_pool import LambdaHandler
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server.access import is_local_host
@@ -50,11 +51,7 @@ _FOLD: Final = re.compile(r"\r?\n[ \t]*")
 
 
 class LocalServer(ThreadedWSGIServer):
-    """Serves an application.
-
-    The constructor binds the address, unless it gets a socket that is already bound. Port 0 selects a free port
-    (`server_port`).
-    """
+    """Serves an application on an address, or on a socket that is already bound. Port 0 selects a free port."""
 
     block_on_close = False
 
@@ -62,7 +59,7 @@ class LocalServer(ThreadedWSGIServer):
         self._busy = 0
         self._idle = threading.Condition()
         # werkzeug exits the process if an address is taken. It duplicates a socket that is already bound.
-        with listener or _bound_socket(host, port) as bound_socket:
+        with listener or listen(host, port) as bound_socket:
             super().__init__(bound_socket.getsockname()[0], port, app, RequestHandler, fd=bound_socket.fileno())
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
@@ -147,15 +144,11 @@ class RequestHandler(WSGIRequestHandler):
         logger.info("%s: %r", self.address_string(), format % args)
 
 
-def _bound_socket(host: str, port: int) -> socket.socket:
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    return socket.create_server(address[:2], family=family, backlog=128)
-
-
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on an address. Raises `BatonError` if the address is not available."""
     try:
-        return _bound_socket(host, port)
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=128)
     except OSError as error:
         remedy = f": use --port {port + 1}, or --port 0 for a free port" if error.errno == errno.EADDRINUSE else ""
         # Python's message repeats the address.
@@ -169,8 +162,6 @@ GATEWAY_BODY_BYTES: Final = 10 * 1024 * 1024
 """API Gateway's limit of a body. The handler has a smaller one."""
 
 SERVER_HEADERS: Final = HOP_BY_HOP | {"content-length", "date", "server"}
-
-type LambdaHandler = Callable[[dict[str, Any], InvocationContext], dict[str, Any]]
 
 
 class PlainResponse(Response):
@@ -281,7 +272,6 @@ class _Stream:
 CONTAINERS: Final = "host.docker.internal"
 """The name of this machine inside containers, for example those of `sam local`."""
 
-NO_SDK: Final = "this is a DynamoDB: use an AWS SDK\n"
 FOR_PROGRAMS: Final = f"for programs, not for web pages: use the name 127.0.0.1, localhost or {CONTAINERS}\n"
 BROWSER_HEADERS: Final = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")
 """Headers that a page cannot omit (Fetch Standard, forbidden request-headers). No SDK and no worker sends one."""
@@ -299,16 +289,14 @@ def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
             return Response(FOR_PROGRAMS, 403)
         # A browser would have to send a preflight request before it could send this header.
         if "X-Amz-Target" not in request.headers:
-            return Response(NO_SDK, 400)
+            return Response("this is a DynamoDB: use an AWS SDK\n", 400)
         from botocore.awsrequest import AWSPreparedRequest
         from botocore.compat import HTTPHeaders
 
         from mcp_baton.local.dynamodb import LOCAL_REGION
 
-        url, headers = (
-            f"https://dynamodb.{LOCAL_REGION}.amazonaws.com{request.path}",
-            HTTPHeaders.from_pairs(request.headers),
-        )
+        url = f"https://dynamodb.{LOCAL_REGION}.amazonaws.com{request.path}"
+        headers = HTTPHeaders.from_pairs(request.headers)
         reply = engine.answer(AWSPreparedRequest("POST", url, headers, request.get_data(), stream_output=False))
         return PlainResponse(reply.content, reply.status_code, _app_headers(reply.headers))
 
@@ -321,8 +309,7 @@ def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
 def run(server: LocalServer, ready: Callable[[], None], on_stop: Callable[[], None] = lambda: None) -> int:
     """Serve until SIGTERM (exit code 0) or SIGINT (exit code 130). Call it in the main thread, which gets the signals.
 
-    `on_stop` is called after the signal, before the server waits for open requests. The process should exit with the
-    returned code at once (`end_by_force`).
+    `on_stop` is called after the signal, before the server waits for open requests.
     """
     signals: list[int] = []
     for number in EXIT_CODES:
@@ -338,8 +325,7 @@ def run(server: LocalServer, ready: Callable[[], None], on_stop: Callable[[], No
     logger.info("%s: stopping", name.name)
     on_stop()
     server.close()
-    open_requests = server.drain(STOP_GRACE_S)
-    if open_requests:
+    if open_requests := server.drain(STOP_GRACE_S):
         logger.warning("%d requests were still open after %g s", open_requests, STOP_GRACE_S)
     return EXIT_CODES[name]
 

@@ -6,10 +6,12 @@ import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mcp_baton.exceptions import ProtocolError
+from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.log import Entry, Status, one_line, without_token
+from mcp_baton.local.worker_pool import LambdaHandler
 from mcp_baton.present.sentences import short_form
 from mcp_baton.present.view import TaskView, view_in_meta
 from mcp_baton.protocol.json import JsonObject
@@ -21,10 +23,6 @@ from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.transport.adapter import JOB_EVENT
 from mcp_baton.workflow.pause import parse_pause
 from mcp_baton.workflow.request import Request
-
-if TYPE_CHECKING:
-    from mcp_baton.local.gateway import InvocationContext
-    from mcp_baton.local.http_server import LambdaHandler
 
 logger = logging.getLogger("baton.requests")
 
@@ -163,13 +161,13 @@ def _target(method: str, params: JsonObject) -> str:
     return one_line(name, 80) if isinstance(name, str) else ""
 
 
-def with_refusal_log(handler: "LambdaHandler") -> "LambdaHandler":
+def with_refusal_log(handler: LambdaHandler) -> LambdaHandler:
     """Return a handler that logs an entry for each request that is refused before it reaches a method.
 
     Hosts probe for optional paths (`GET /.well-known/…`, `GET /mcp`). The HTTP server logs these at the debug level.
     """
 
-    def answer(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
+    def answer(event: dict[str, Any], context: InvocationContext) -> dict[str, Any]:
         if "httpMethod" not in event:
             return handler(event, context)
         logged.set(False)
@@ -194,10 +192,10 @@ def _error_message(response: dict[str, Any]) -> str:
     return str(error.get("message", "")) if isinstance(error, dict) else str(error)
 
 
-def with_task_log(handler: "LambdaHandler") -> "LambdaHandler":
+def with_task_log(handler: LambdaHandler) -> LambdaHandler:
     """Return a handler that logs an entry for each task that it has worked on."""
 
-    def work(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
+    def work(event: dict[str, Any], context: InvocationContext) -> dict[str, Any]:
         began_s = time.perf_counter()
         result = handler(event, context)
         outcome, task = str(result.get("outcome", "done")), str(event.get(JOB_EVENT, {}).get("taskId", ""))

@@ -15,14 +15,13 @@ from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import BatonError, SettingsError
 from mcp_baton.local.checking import load_checked
 from mcp_baton.local.clean_text import echo
-from mcp_baton.local.clock import LocalClock
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
 from mcp_baton.local.http_server import LOOPBACK, STOP_GRACE_S, HttpFunction, LocalServer, dynamodb_app, listen, run
 from mcp_baton.local.loader import find
 from mcp_baton.local.log import LogLevel
 from mcp_baton.local.reload import restart_on_changes
 from mcp_baton.local.request_log import with_refusal_log, with_request_log, with_task_log
-from mcp_baton.local.worker_pool import Pool
+from mcp_baton.local.worker_pool import LocalClock, Pool
 from mcp_baton.settings import Settings, unknown_settings
 from mcp_baton.workflow.engine_host import START_MARGIN_MS
 

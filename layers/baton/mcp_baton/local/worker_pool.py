@@ -1,4 +1,4 @@
-"""The workers of `baton serve`: threads that handle events, as Lambda does for asynchronous invocations.
+"""The workers and the clock of `baton serve`, in threads.
 
 Failed events are retried as Lambda does: after one minute and after two more
 (https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html).
@@ -10,14 +10,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from threading import Condition, Timer
-from typing import Any
+from threading import Condition, Event, Thread, Timer
+from typing import Any, Final
 
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.protocol.json import JsonObject, dumps
+from mcp_baton.transport.adapter import SWEEP_EVENT
 
 logger = logging.getLogger(__name__)
+
+MINUTE_S: Final = 60.0
+RETRY_AFTER_S: Final = (60.0, 120.0)
+"""The time before each retry of a failed event."""
+
+type LambdaHandler = Callable[[dict[str, Any], InvocationContext], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class Pool:
         self,
         handler: Callable[[dict[str, Any], InvocationContext], object],
         timeout_s: float = 900.0,
-        retry_after_s: Sequence[float] = (60.0, 120.0),
+        retry_after_s: Sequence[float] = RETRY_AFTER_S,
         at_once: int = 2,
     ) -> None:
         self._handler = handler
@@ -97,3 +104,25 @@ class Pool:
         timer.daemon = True
         self._count(waiting=1)
         timer.start()
+
+
+class LocalClock:
+    """Invokes a handler for a sweep once a minute until it is stopped, as a stack's schedule does
+    (docs/background.md)."""
+
+    def __init__(self, handler: LambdaHandler, timeout_s: float, minute_s: float = MINUTE_S) -> None:
+        self._handler = handler
+        self._timeout_s = timeout_s
+        self._minute_s = minute_s
+        self._stopped = Event()
+        Thread(target=self._run, name="clock", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._minute_s):
+            try:
+                self._handler({SWEEP_EVENT: {}}, InvocationContext(self._timeout_s, str(uuid.uuid4())))
+            except Exception:
+                logger.exception("the sweep failed; the next one is in a minute")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_baton.callbacks.items import CALLBACK_SORT_KEY as CALLBACK
 from mcp_baton.callbacks.items import callback_key
-from mcp_baton.local.clock import MINUTE_S
+from mcp_baton.local.worker_pool import MINUTE_S
 from mcp_baton.tasks.dynamodb.items import LISTED_AT, LISTED_IN, LISTS, OUTBOX
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.testing.function import Invocations

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from mcp_baton.exceptions import NotDispatched
+from mcp_baton.local.worker_pool import RETRY_AFTER_S
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.testing.function import Clock, Function, Handler, Invocations, Killed
 
@@ -12,9 +13,6 @@ type Workers = Literal["at once", "by hand"]
 """When the worker runs: after each request, or when the test calls it (docs/testing.md, In the background)."""
 
 WORKERS = ("at once", "by hand")
-RETRY_AFTER_S = (60.0, 120.0)
-"""The time before each retry of a failed invocation, as in Lambda."""
-
 WORKER_TIMEOUT_S = 900.0
 """The time limit of a worker's invocation, as in the template, unless a test sets another."""
 
