@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulators.delivery import Delivery
+from mcp_baton.local.gateway import proxy_event
 
 type Event = dict[str, Any]
 
@@ -82,27 +83,6 @@ def _whole_body(answer: Delivery) -> str:
 
 
 def _event(method: str, params: dict[str, Any]) -> Event:
-    return {
-        "resource": "/mcp",
-        "path": "/mcp",
-        "httpMethod": "POST",
-        "headers": _HEADERS,
-        "multiValueHeaders": {name: [value] for name, value in _HEADERS.items()},
-        "queryStringParameters": None,
-        "multiValueQueryStringParameters": None,
-        "pathParameters": None,
-        "stageVariables": None,
-        "requestContext": {
-            "accountId": "123456789012",
-            "apiId": "abcdefghij",
-            "httpMethod": "POST",
-            "identity": {"sourceIp": "203.0.113.7", "userAgent": "benchmark"},
-            "path": "/dev/mcp",
-            "protocol": "HTTP/1.1",
-            "requestId": "c6af9ac6-7b61-11e6-9a41-93e8deadbeef",
-            "resourcePath": "/mcp",
-            "stage": "dev",
-        },
-        "body": json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
-        "isBase64Encoded": False,
-    }
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    request_id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
+    return proxy_event("POST", "/mcp", [*_HEADERS.items()], body, request_id=request_id, owner_header=None)

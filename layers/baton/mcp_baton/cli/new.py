@@ -14,9 +14,14 @@ import typer
 
 from mcp_baton.cli.aws_region import check_region
 from mcp_baton.exceptions import BatonError
+from mcp_baton.local.clean_text import echo
 
-AUTHS: Final = ("API_KEY", "IAM", "NONE")
-"""The values of the template's parameter Auth that need no other parameter."""
+
+def _auth(text: str) -> str:
+    """Return a value of the template's parameter Auth that needs no other parameter, in capital letters."""
+    if text.upper() not in ("API_KEY", "IAM", "NONE"):
+        raise typer.BadParameter(f"{text!r} is not one of API_KEY, IAM, NONE: docs/deploying.md has COGNITO and JWT")
+    return text.upper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,11 @@ def new(
     ] = "us-east-1",
     auth: Annotated[
         str,
-        typer.Option(metavar="API_KEY|IAM|NONE", help="Who may call: with an API key, with AWS credentials, everyone."),
+        typer.Option(
+            parser=_auth,
+            metavar="API_KEY|IAM|NONE",
+            help="Who may call: with an API key, with AWS credentials, everyone.",
+        ),
     ] = "API_KEY",
     wheel: Annotated[
         Path | None,
@@ -52,17 +61,18 @@ def new(
     lock: Annotated[bool, typer.Option("--lock/--no-lock", help="Lock the project's packages with uv.")] = True,
 ) -> int:
     """Create a project: a server, its tests, and its deployment."""
-    from mcp_baton.local.clean_text import echo
-
     baton_version = version("mcp-baton")
     # All checks are made before the first file.
-    _check_folder(folder)
+    if folder.exists() and not folder.is_dir():
+        raise BatonError(f"{folder} is a file: name a folder for the project")
+    if folder.is_dir() and any(path.name != ".git" for path in folder.iterdir()):
+        raise BatonError(f"{folder} is not empty: name a new folder, or an empty one")
     project_name = _checked_name(folder.resolve().name if name is None else name)
     package = _checked_wheel(wheel, baton_version) if wheel else None
     if lock:
         _check_tools()
     check_region(region, "Use --region REGION.")
-    settings = ProjectSettings(project_name, region, _checked_auth(auth), package.name if package else None)
+    settings = ProjectSettings(project_name, region, auth, package.name if package else None)
     _write(folder, settings, baton_version, package)
     if lock:
         _lock(folder)
@@ -160,14 +170,6 @@ def _replacements(settings: ProjectSettings, version: str) -> dict[str, dict[str
     }
 
 
-def _check_folder(project: Path) -> None:
-    """Check that the folder does not exist, or is empty except for version control."""
-    if project.exists() and not project.is_dir():
-        raise BatonError(f"{project} is a file: name a folder for the project")
-    if project.is_dir() and any(path.name != ".git" for path in project.iterdir()):
-        raise BatonError(f"{project} is not empty: name a new folder, or an empty one")
-
-
 def _write(project: Path, settings: ProjectSettings, version: str, wheel: Path | None) -> None:
     try:
         for path, content in generate_files(settings, version).items():
@@ -191,16 +193,6 @@ def _checked_name(name: str) -> str:
     if name in {"mcp-baton", "pytest", *dependencies}:
         raise BatonError(f"{name!r} is a package that the project depends on: use another name with --name")
     return name
-
-
-def _checked_auth(auth: str) -> str:
-    """Return the value in capital letters."""
-    if auth.upper() not in AUTHS:
-        raise BatonError(
-            f"{auth!r} is not a value of --auth: use {', '.join(AUTHS)}. COGNITO and JWT need more parameters: create "
-            "the project with another value, and then see docs/deploying.md"
-        )
-    return auth.upper()
 
 
 def _checked_wheel(wheel: Path, version: str) -> Path:

@@ -20,6 +20,7 @@ from mcp_baton.local.clean_text import CleanConsole
 from mcp_baton.present.prompt_messages import REQUESTS
 from mcp_baton.present.sentences import PAUSED_FOR_MODEL, what_happened
 from mcp_baton.present.view import TaskView
+from mcp_baton.tasks.record import epoch_ms
 from mcp_baton.testing.results import Run
 from mcp_baton.workflow.pause import Waiting, parse_pause
 
@@ -97,17 +98,17 @@ def duration(ms: int | None) -> str:
     return f"{ms} ms" if ms < 1_000 else f"{ms / 1_000:.3g} s"
 
 
-def epoch_ms(timestamp: str) -> int | None:
-    """Return a timestamp such as `2026-11-22T15:04:33.000Z` as epoch milliseconds; `None` for another text."""
+def _time_ms(timestamp: str) -> int | None:
+    """Return a timestamp of a server as epoch milliseconds; `None` for another text."""
     try:
-        return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
+        return epoch_ms(timestamp)
     except ValueError:
         return None
 
 
 def age(timestamp: str, now_ms: int) -> str:
     """Return the time since a timestamp in its largest unit: `12 s`, `3 min`, `2 h`, `5 d`."""
-    time_ms = epoch_ms(timestamp)
+    time_ms = _time_ms(timestamp)
     text = "" if time_ms is None else duration(max(1_000, now_ms - time_ms) // 1_000 * 1_000)
     return " ".join(text.split()[:2])
 
@@ -327,7 +328,7 @@ def _print_indented(text: RenderableType, out: Console, indent: int = 2) -> None
 
 
 def _times(task: TaskView, now_ms: int) -> str:
-    created_ms, updated_ms = epoch_ms(task.created), epoch_ms(task.updated)
+    created_ms, updated_ms = _time_ms(task.created), _time_ms(task.updated)
     parts = [f"created {task.created[:10]} {clock(created_ms)} UTC"] if created_ms is not None else []
     if updated_ms is not None:
         parts.append(f"changed {duration(max(0, now_ms - updated_ms))} ago")
