@@ -8,7 +8,7 @@ from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
-from mcp_baton.workflow.steps.step import Step, sources_by_name, uris
+from mcp_baton.workflow.steps.step import Step
 
 
 class Fetch(Step):
@@ -38,18 +38,15 @@ class Fetch(Step):
         when: object = None,
         after: Sequence[Any] = (),
     ) -> None:
-        faults: list[str] = []
         super().__init__(
             name,
-            binding=None,
             when=when,
             after=after,
-            resources=uris(resources, faults),
-            template_bindings=sources_by_name(template_bindings, faults),
+            resources=resources,
+            template_bindings=template_bindings,
             guidance=guidance,
             retryable=retryable,
             checkpoint=checkpoint,
-            faults=faults,
         )
 
     def tool_faults(self, context: StepContext) -> Iterator[str]:

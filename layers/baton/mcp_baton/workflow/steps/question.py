@@ -12,7 +12,7 @@ from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
-from mcp_baton.workflow.steps.step import Step, sources_by_name
+from mcp_baton.workflow.steps.step import Step
 
 
 class Question(Step):
@@ -69,7 +69,7 @@ class Question(Step):
             question=question,
             returns=returns,
             of=of,
-            template_bindings=sources_by_name(template_bindings, faults),
+            template_bindings=template_bindings,
             faults=faults,
         )
 

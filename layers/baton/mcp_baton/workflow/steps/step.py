@@ -74,15 +74,20 @@ class Step:
         self,
         name: object,
         *,
-        binding: str | None,
         when: object,
         after: Sequence[Any],
+        binding: str | None = None,
+        arguments: object = None,
+        resources: Any = (),
+        template_bindings: object = None,
         faults: Iterable[str] = (),
         **fields: object,
     ) -> None:
-        causes = list(faults)
-        if not isinstance(name, str):
-            causes.insert(0, f"its name is a text; write {type(self).__name__}('…')")
+        causes = [] if isinstance(name, str) else [f"its name is a text; write {type(self).__name__}('…')"]
+        causes += faults
+        if isinstance(resources, str):
+            causes.append(f"resources is a list of URIs; write resources=[{resources!r}]")
+            resources = ()
         try:
             condition = None if when is None else condition_of(when)
         except TypeError as error:
@@ -91,6 +96,9 @@ class Step:
         self.__dict__.update(
             fields,
             name=str(name),
+            arguments=_sources_by_name(arguments, causes),
+            resources=tuple(resources),
+            template_bindings=_sources_by_name(template_bindings, causes),
             binding=binding or str(name),
             when=condition,
             after=tuple(map(_step_name, [after] if isinstance(after, str) else after)),
@@ -288,19 +296,12 @@ class Step:
         return sha256(dumps(self.parts).encode()).hexdigest()[:8]
 
 
-def sources_by_name(sources: Any, faults: list[str]) -> Mapping[str, Source]:
+def _sources_by_name(sources: Any, faults: list[str]) -> Mapping[str, Source]:
     """Sources as a step keeps them: steps, arguments and references are replaced by what they refer to."""
     if sources and not isinstance(sources, Mapping):
         faults.append(_no_map(sources))
         return NO_SOURCES
     return MappingProxyType({name: source_from(value) for name, value in (sources or {}).items()})
-
-
-def uris(resources: Any, faults: list[str]) -> tuple[str, ...]:
-    if isinstance(resources, str):
-        faults.append(f"resources is a list of URIs; write resources=[{resources!r}]")
-        return ()
-    return tuple(resources)
 
 
 def source_from(value: Any) -> Any:

@@ -15,7 +15,7 @@ from mcp_baton.workflow.step_run import StepRun, Stop
 from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.retry import Retry
-from mcp_baton.workflow.steps.step import Step, sources_by_name, uris, value_text
+from mcp_baton.workflow.steps.step import Step, value_text
 
 WORKFLOW_NAME: Final = "__baton_workflow_name__"
 """The attribute of a workflow function that has the workflow's name."""
@@ -89,10 +89,10 @@ class ToolStep(Step):
             when=when,
             after=after,
             tool=_tool_name(tool, faults),
-            arguments=sources_by_name(arguments, faults),
+            arguments=arguments,
             guidance=guidance,
-            resources=uris(resources, faults),
-            template_bindings=sources_by_name(template_bindings, faults),
+            resources=resources,
+            template_bindings=template_bindings,
             retryable=retryable,
             checkpoint=checkpoint,
             retry=_retry(retry, faults),
