@@ -209,6 +209,15 @@ def test_a_call_that_did_not_begin_is_not_an_attempt() -> None:
     assert FakeHost([tool_failure(), not_started]).run_step(EVEN) == (tool_failure(), 1, None)
 
 
+def test_an_attempt_that_did_not_start_in_time_waits_for_the_next_invocation() -> None:
+    late = Failed("not started", kind=Failure.OUT_OF_TIME)
+    this = StepRun(ToolStep("s", tool="t", retry=EVEN))
+    fake = FakeHost([tool_failure(), late])
+    outcome = attempt(this, cast("Host", fake), Prepared("t", {}, {}), ONLY_CALL, None, None)
+
+    assert (outcome, this.attempts, this.retry_s) == (tool_failure(), 1, EVEN.first_s)
+
+
 def test_there_is_no_further_attempt_after_the_task_has_ended() -> None:
     fake = FakeHost([tool_failure()], over_after=2)
 

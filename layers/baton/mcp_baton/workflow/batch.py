@@ -1,7 +1,7 @@
 """The batch that a run writes, decided on the task's present state. Pure: it is decided again after a lost race."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
 
@@ -67,22 +67,12 @@ def run_batch(
     """
     pending_move = move if move and move.concerns(task) else None
     statuses = statuses_under(task, pending_move.workflow) if pending_move else statuses_of(task)
-    completed_names = (name for name, status in statuses.items() if status is StepStatus.COMPLETED)
-    early_names = {name for name in completed_names if is_early(task.variables, name)}
-    ended_lists = {
-        name for name, step_items in items.items() if step_items.stored and list_in(task.variables, name) is None
-    }
-    writes = tuple(_writes(traces, statuses, items, early_names, ended_lists, is_last=release))
+    writes = tuple(_writes(task, traces, statuses, items, is_last=release))
     written_names = {write.name for write in writes}
     users = {user for trace in traces if trace.step.name in written_names for user in trace.users}
     unchanged = sorted((users - written_names) & statuses.keys())
     places = {name: index for index, name in enumerate(statuses)}
-    new_statuses = statuses | {write.name: write.status for write in writes}
-    for name, status in new_statuses.items():
-        # A value that no step may use yet leaves its step open, also one that this run has brought.
-        early = variables.changed.get(f"{EARLY_PREFIX}{name}", is_early(task.variables, name))
-        if early and status is StepStatus.COMPLETED:
-            new_statuses[name] = StepStatus.PENDING
+    new_statuses = _statuses_after(task, statuses, writes, variables)
     completed = last and not pauses and all(status.settled for status in new_statuses.values())
     ended = {name for name in items if _is_settled(new_statuses, name)}
     completed_lists = {write.name for write in writes if isinstance(write.result, ListResult)}
@@ -109,6 +99,19 @@ def run_batch(
         claim=claim,
         release=release,
     )
+
+
+def _statuses_after(
+    task: TaskRecord, statuses: Mapping[str, StepStatus], writes: Iterable[StepWrite], variables: TaskVariables
+) -> dict[str, StepStatus]:
+    """The statuses after the write. A value that no step may use yet leaves its step open, also one that this run has
+    brought."""
+    after = {**statuses} | {write.name: write.status for write in writes}
+    early = {name for name in after if variables.changed.get(f"{EARLY_PREFIX}{name}", is_early(task.variables, name))}
+    return {
+        name: StepStatus.PENDING if name in early and status is StepStatus.COMPLETED else status
+        for name, status in after.items()
+    }
 
 
 def merged_items(task: TaskRecord, items: Mapping[str, ListElements]) -> dict[str, ListElements]:
@@ -163,11 +166,10 @@ def outdated(writes: Iterable[StepWrite]) -> frozenset[str]:
 
 
 def _writes(
+    task: TaskRecord,
     traces: Sequence[StepRun],
     statuses: Mapping[str, StepStatus],
     items: Mapping[str, ListElements],
-    early_names: Collection[str],
-    ended_lists: Collection[str],
     *,
     is_last: bool,
 ) -> list[StepWrite]:
@@ -177,13 +179,14 @@ def _writes(
     for trace in traces:
         name, old_status, status = trace.step.name, statuses.get(trace.step.name), status_of(trace.outcome)
         is_result_kept = old_status is StepStatus.COMPLETED and not isinstance(trace.outcome, Succeeded)
-        if old_status is None or (is_result_kept and not (name in early_names and _is_skipped_by_condition(trace))):
+        is_dropped = trace.outcome == Skipped(Skip.CONDITION) and is_early(task.variables, name)
+        if old_status is None or (is_result_kept and not is_dropped):
             continue
         if old_status is StepStatus.COMPLETED and any(
             user not in trace_names and statuses.get(user) not in (None, StepStatus.PENDING) for user in trace.users
         ):
             continue  # a later call has used the answer that this one would replace
-        if old_status is StepStatus.COMPLETED and name in ended_lists:
+        if old_status is StepStatus.COMPLETED and _has_ended(task, name, items):
             continue  # a continuation has completed the list, with the results of this run
         result: Json | ListResult = stored_result(trace.outcome)
         if name in items and status is StepStatus.FAILED and not items[name].open:
@@ -203,8 +206,9 @@ def _result_of(items: ListElements) -> Json | ListResult:
     return items.in_order if items.stored is None else ListResult()
 
 
-def _is_skipped_by_condition(trace: StepRun) -> bool:
-    return isinstance(trace.outcome, Skipped) and trace.outcome.why is Skip.CONDITION
+def _has_ended(task: TaskRecord, name: str, items: Mapping[str, ListElements]) -> bool:
+    """Whether the task has no list any more that was stored for a step."""
+    return name in items and items[name].stored is not None and list_in(task.variables, name) is None
 
 
 def _new_pauses(

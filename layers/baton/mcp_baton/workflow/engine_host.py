@@ -129,12 +129,9 @@ class ServerHost:
         """Return a copy of this host for a call in another thread. The progress of the call is not sent: several calls
         share the progress of the request, which must increase."""
         host = copy.copy(self)
-        host._enter_thread(listener, pulse or no_pulse)  # noqa: SLF001 - of this class
+        execution = structs.replace(self._execution, reports_to=listener)
+        vars(host).update(_execution=execution, _is_in_thread=True, _total_steps=0, pulse=pulse or no_pulse)
         return host
-
-    def _enter_thread(self, listener: Listener, pulse: Callable[[], float]) -> None:
-        self._execution = structs.replace(self._execution, reports_to=listener)
-        self._is_in_thread, self._total_steps, self.pulse = True, 0, pulse
 
     def words(self, name: str, error: Exception) -> str:
         return self._execution.client_error_text(name, error)
