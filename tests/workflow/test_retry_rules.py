@@ -13,11 +13,11 @@ from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
-from mcp_baton.workflow.attempts import attempt
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, TaskOver
 from mcp_baton.workflow.step_run import StepRun, Stop
 from mcp_baton.workflow.steps.retry import system_random_fraction
+from mcp_baton.workflow.steps.tool_step import attempt
 
 EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
 OVER = TaskOver(TaskStatus.CANCELLED)
@@ -213,7 +213,7 @@ def test_an_attempt_that_did_not_start_in_time_waits_for_the_next_invocation() -
     late = Failed("not started", kind=Failure.OUT_OF_TIME)
     this = StepRun(ToolStep("s", tool="t", retry=EVEN))
     fake = FakeHost([tool_failure(), late])
-    outcome = attempt(this, cast("Host", fake), Prepared("t", {}, {}), ONLY_CALL, None, None)
+    outcome = attempt(this, cast("Host", fake), Prepared("t", {}, {}), ONLY_CALL, None, None, lambda: 0.5)
 
     assert (outcome, this.attempts, this.retry_s) == (tool_failure(), 1, EVEN.first_s)
 
