@@ -15,7 +15,6 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.secrets import Secrets
 from mcp_baton.workflow import (
-    attempts,
     batch,
     checking,
     client_questions,
@@ -36,6 +35,7 @@ from mcp_baton.workflow.plan import Plan as TaskPlan
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
+from mcp_baton.workflow.steps import tool_step
 from mcp_baton.workflow.steps.list_step import ListRun
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.tool_step import ToolStep
@@ -114,7 +114,7 @@ LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3,
 
 _uses, _questions, _pause, _ready = Step.uses, KnownValues.open_questions, ListRun.pause, Workflow.ready
 _pauses_with, _what_happened = TaskPlan.pauses_with, sentences.what_happened
-_may_retry: Callable[..., bool] = attempts._may_retry  # noqa: SLF001
+_may_retry: Callable[..., bool] = tool_step._may_retry  # noqa: SLF001
 Gate = gate._Gate  # noqa: SLF001
 
 
@@ -167,8 +167,8 @@ PARALLEL = (
         "only the first open step runs, although others need nothing of it",
         Workflow,
         "ready",
-        lambda self, statuses, started=(), first=0: (
-            step for step in list(_ready(self, statuses, (), first))[:1] if step.name not in started
+        lambda self, statuses, started=(): (
+            step for step in list(_ready(self, statuses))[:1] if step.name not in started
         ),
         plan_of(Line("s0", "sleep", within_s=300.0), call("s1"), parallel=2),
     ),
@@ -318,21 +318,21 @@ LISTS = (
 RETRIES = (
     Mutant(
         "a failed call is not retried",
-        attempts,
+        tool_step,
         "_may_retry",
         lambda *_: False,
         plan_of(call("s0", retry=Retry(2, 1.0)), t0={"fails": 1}),
     ),
     Mutant(
         "a call is retried once too often",
-        attempts,
+        tool_step,
         "_may_retry",
         lambda step, failed, attempts: _may_retry(step, failed, attempts - 1),
         plan_of(call("s0", retry=Retry(2, 1.0)), t0={"fails": 3}),
     ),
     Mutant(
         "a call with a masked error is retried",
-        attempts,
+        tool_step,
         "_may_retry",
         lambda step, _, attempts: step.retry is not None and attempts < step.retry.attempts,
         plan_of(call("s0", retry=Retry(2, 1.0)), t0={"fails": 1, "masked": True}),

@@ -4,7 +4,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from itertools import islice
 from typing import Final, cast
 
 from mcp_baton.definition_lines import note_definition
@@ -141,15 +140,12 @@ class Workflow:
         """
         return self._needs[step.name]
 
-    def ready(self, statuses: Mapping[str, StepStatus], started: Container[str] = (), first: int = 0) -> Iterator[Step]:
+    def ready(self, statuses: Mapping[str, StepStatus], started: Container[str] = ()) -> Iterator[Step]:
         """The steps that can run now, in order: all that they need is settled, and they were not started.
 
         If the steps run one after the other, each step needs all steps before it.
-
-        Args:
-            first: The place of the first step that is not settled, or an earlier place.
         """
-        for step in islice(self.steps, first, None):
+        for step in self.steps:
             if not statuses[step.name].settled:
                 needs = self.needs(step) if self.parallel > 1 else ()
                 if step.name not in started and all(statuses[name].settled for name in needs):

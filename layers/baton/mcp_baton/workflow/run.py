@@ -220,7 +220,7 @@ class WorkflowRun(State):
             of_list = self._list_with_room() if self.lists else None
             step: Step | None = of_list
             if of_list is None and self._running_steps < self.workflow.parallel:
-                step = next(self.workflow.ready(self.statuses, self.started, self._first_open_place()), None)
+                step = next(self.workflow.ready(self.statuses, self.started), None)
             if step is None:
                 return None
             try:

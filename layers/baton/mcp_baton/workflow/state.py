@@ -57,7 +57,6 @@ class State:
         self.lists: dict[str, ListRun] = {}
         self.items: dict[str, ListElements] = {}
         self.early: dict[str, Json] = {}
-        self._first_open = 0
         self.use_variables(TaskVariables({}))
 
     def use_variables(self, variables: TaskVariables) -> None:
@@ -85,14 +84,6 @@ class State:
         return self.known if this.index is None else self.known.at(self.items[this.step.name].elements[this.index])
 
     # Which steps run
-
-    def _first_open_place(self) -> int:
-        """The place of the first step that is not settled."""
-        steps, index = self.workflow.steps, self._first_open
-        while index < len(steps) and self.statuses[steps[index].name].settled:
-            index += 1
-        self._first_open = index
-        return index
 
     @property
     def _running_steps(self) -> int:
