@@ -92,7 +92,8 @@ def load(api: RuntimeApi, serve: Callable[..., None]) -> Load:
 def test_a_first_request_without_a_task_loads_neither_pydantic_nor_an_aws_client(
     load: Load, function: str, probe: Probe
 ) -> None:
-    loaded = load(function, probe, BATON_CONNECT="first")
+    topic = "arn:aws:sns:eu-west-1:123456789012:messages"
+    loaded = load(function, probe, BATON_CONNECT="first", TOPIC_ARN=topic)
 
     assert loaded & (NEVER | CLIENT | RARE | PYDANTIC | POWERTOOLS) == set()
 
