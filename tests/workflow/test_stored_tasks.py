@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.cli.stored_tasks import Verdicts
-from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord
+from mcp_baton.testing.store import TABLE
 from mcp_baton.workflow.run_input import RunInput, new_task
 from mcp_baton.workflow.steps.step import Step
+from tests.memory_dynamodb import memory_database
 from tests.support.client import Client
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-TABLE, OWNER = "tasks", "alice"
+OWNER = "alice"
 NAMES, ARGUMENTS = ("a", "b", "c", "d"), ("x", "y", "z")
 TEXTS = {int: "1", str: "one"}
 
@@ -121,8 +122,7 @@ def store_task(
 
 @pytest.fixture(scope="module")
 def database() -> Iterator["DynamoDBClient"]:
-    with closing(embedded_client()) as client:
-        create_table(client, TABLE)
+    with closing(memory_database()) as client:
         yield client
 
 
