@@ -99,7 +99,11 @@ class MemoryDynamoDB:
             case "DescribeTable":
                 return {"Table": {"TableName": name, "TableStatus": "ACTIVE"}}
             case "Scan":
-                return {"Items": list(table.items.values()), "Count": len(table.items)}
+                return {
+                    "Items": list(table.items.values()),
+                    "Count": len(table.items),
+                    "ScannedCount": len(table.items),
+                }
             case _:
                 return table.request(operation, parameters)
 
