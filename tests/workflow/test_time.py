@@ -409,19 +409,19 @@ def test_a_tool_is_not_started_when_the_time_is_over(make_client: MakeClient, is
 
 
 class SlowDependency:
-    """A tool, `work`, and its dependency, whose first use for `slow` takes all the time of its invocation.
+    """A tool, `work`, and its dependency, whose first use after another call takes all the time of its invocation.
 
     Attributes:
         calls: The elements or steps for which the tool ran.
     """
 
-    def __init__(self, slow: str = "") -> None:
-        self.clock, self.release, self.slow, self.calls = Clock(), Event(), slow, list[str]()
+    def __init__(self) -> None:
+        self.clock, self.release, self.is_slow, self.calls = Clock(), Event(), True, list[str]()
         self.server = Server("s")
 
         def connect(ctx: Context) -> None:
-            if self.slow in self.calls:
-                self.slow, self.clock.ms = "", RESERVE_MS
+            if self.is_slow and self.calls:
+                self.is_slow, self.clock.ms = False, RESERVE_MS
                 ctx.log("slow")  # a message makes the request's thread check the clock
                 self.release.wait(BOUND_S)
 
@@ -463,7 +463,7 @@ NOT_STARTED_STEPS: dict[str, tuple[list[Step], int, list[str]]] = {
 def test_a_step_whose_call_did_not_start_in_time_stays_pending_and_a_resume_makes_the_call(
     make_client: MakeClient, steps: Sequence[Step], parallel: int, calls: list[str]
 ) -> None:
-    slow = SlowDependency("a")
+    slow = SlowDependency()
     slow.add(*steps, parallel=parallel)
     client = make_client(slow.server, remaining_ms=slow.clock)
     answer = client.get_prompt("flow", meta=LISTENING)
@@ -478,7 +478,7 @@ def test_a_step_whose_call_did_not_start_in_time_stays_pending_and_a_resume_make
 def test_a_workflow_in_the_background_makes_a_call_that_did_not_start_in_time_in_its_next_invocation(
     table: Table,
 ) -> None:
-    slow = SlowDependency("a")
+    slow = SlowDependency()
     slow.add(work_step("a"), work_step("slow"), background=True)
     jobs = Background(slow.server, table)
     call_task = jobs.begin("flow")
@@ -490,7 +490,7 @@ def test_a_workflow_in_the_background_makes_a_call_that_did_not_start_in_time_in
 
 
 def test_a_worker_is_not_invoked_again_and_again_for_a_call_that_never_starts(table: Table) -> None:
-    slow = SlowDependency("a")
+    slow = SlowDependency()
     slow.add(work_step("slow"), background=True)
     slow.calls.append("a")
     jobs = Background(slow.server, table)
@@ -502,7 +502,7 @@ def test_a_worker_is_not_invoked_again_and_again_for_a_call_that_never_starts(ta
 
 
 def test_a_continuation_that_did_not_start_in_time_is_not_recorded_as_failed(make_client: MakeClient) -> None:
-    slow = SlowDependency("a")
+    slow = SlowDependency()
     slow.add(work_step("slow"))
     client = make_client(slow.server, remaining_ms=slow.clock)
     task = begin(client, slow.clock)
