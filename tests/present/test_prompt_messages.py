@@ -11,13 +11,12 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, Succeeded
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
-from mcp_baton.workflow.lease import Superseded, TaskOver
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, UnresolvableParams
+from mcp_baton.workflow.ended_run import EndedRun
+from mcp_baton.workflow.lease import TaskOver
+from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import constant, prompt_arg
 from mcp_baton.workflow.step_run import StepRun, UnreadResource
-from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
@@ -61,28 +60,6 @@ def text_of(message: Message) -> str:
     return str(content["text"])
 
 
-@pytest.mark.parametrize(
-    ("step", "name", "announced"), [(POLICY, "policy", ["Reading docs://a, docs://faq"]), (REFUND, "refund", [])]
-)
-def test_a_step_with_an_unreadable_resource_shows_no_call(step: Step, name: str, announced: list[str]) -> None:
-    conversation = conversation_of(StepRun(step, None, (TEXT,), Failed("gone")), topic="a")
-
-    assert [text_of(message) for message in conversation[3:]] == [
-        *announced,
-        "Resource content from docs://shoes:\nAll about shoes",
-        f"Error from {name}: gone",
-    ]
-
-
-def test_a_blocked_step_shows_its_resources_before_the_handoff() -> None:
-    blocked = StepRun(REFUND, resources=(TEXT,), read_resources=frozenset({"docs://limits"}))
-
-    *_, resource, handoff, _ = conversation_of(pause=UnresolvableParams("refund", "amount", "refund"), blocked=blocked)
-
-    assert resource == said("user", "Resource content from docs://shoes:\nAll about shoes")
-    assert (handoff["role"], "docs://limits" in text_of(handoff)) == ("assistant", False)
-
-
 def test_resources_after_the_tool_are_in_the_users_messages() -> None:
     unread = UnreadResource("docs://a", "gone")
 
@@ -94,18 +71,6 @@ def test_resources_after_the_tool_are_in_the_users_messages() -> None:
         said("user", "Result from fetch_order: 1"),
         said("user", "Resource content from docs://shoes:\nAll about shoes"),
     ]
-
-
-def test_a_long_argument_is_shown_as_a_placeholder_but_a_long_constant_completely() -> None:
-    conversation = conversation_of(StepRun(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
-
-    assert text_of(conversation[-2]) == f'Calling refund with {{"why": "<prompt arg topic>", "note": "{"y" * 600}"}}'
-
-
-def test_a_step_without_time_has_only_the_handoff() -> None:
-    conversation = conversation_of(pause=DeadlineExceeded("fetch", "fetch_order"))
-
-    assert [message["role"] for message in conversation] == ["user", "assistant", "assistant", "user"]
 
 
 @pytest.mark.parametrize("value", ["bare text", {"a": 1}, None])
@@ -141,23 +106,6 @@ def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, re
     head, tail = why_stopped(EndedRun(known, traces, (), None, stop), stop).split(" under way. ")
     assert head == "The task was cancelled while this run was"
     return tail
-
-
-@pytest.mark.parametrize(
-    ("persisted", "reported"),
-    [
-        (True, "Its results are recorded"),
-        (False, "Some of its results are not recorded, and those steps may have run twice"),
-        ("unknown", "Whether its results are recorded is not known"),
-    ],
-)
-def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, reported: str) -> None:
-    known = KnownValues(LETTERED, {}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
-    run = EndedRun(known, (), (), None, Superseded(), LastWrite(persisted=persisted))
-    assert why_stopped(run, Superseded()) == (
-        "This run was superseded: its claim expired, and another run has taken over the task. "
-        f"{reported}; read the task for its state. The run ran no step. No step was left to run."
-    )
 
 
 @pytest.mark.parametrize(

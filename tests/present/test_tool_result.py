@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mcp_baton import ToolStep
 from mcp_baton.present.fit import MAX_TEXT_BYTES, cut
-from mcp_baton.present.tool_result import Value, completed_text, text_of_run
+from mcp_baton.present.tool_result import text_of_run
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tools.arguments import Argument
@@ -30,7 +30,6 @@ from tests.fakes import ScriptedHost
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 TASK = TaskRecord("alice", "t-1", TaskStatus.WORKING, "", "", 1, 1, {}, workflow="refund_order")
 REFUSED = StepFailed("refund", "no", retryable=False, suggested_tool="refund")
-GO_ON = 'Call refund_order with {"task_id": "t-1"} to let the server continue.'
 STEPS = [
     ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
     ToolStep(
@@ -78,40 +77,6 @@ def run_text(
     return text_of_run(replace(run, **changes), known, ScriptedHost(), handle, lambda _: uri)
 
 
-def test_the_text_of_a_pause_has_the_reason_and_the_remaining_calls() -> None:
-    assert run_text() == (
-        """Step 'refund' failed: "no". This step is not retryable: correct the cause first.
-
-To continue the workflow, make these tool calls:
-
-1. Read the resource docs://policy, then call refund with {"amount": 30.0, "task_id": "t-1/refund"}
-   Note: Mind it.
-
-Then call refund_order with {"task_id": "t-1"} to let the server continue."""
-    )
-
-
-@pytest.mark.parametrize(
-    "pause", [StepFailed("refund", "no", retryable=True, suggested_tool="refund"), DeadlineExceeded("refund", "refund")]
-)
-def test_a_step_that_the_server_can_run_is_left_to_the_server(pause: PauseReason) -> None:
-    text = run_text(pause)
-    assert text.endswith(f"\n\n{GO_ON}")
-    assert "Call refund with" not in text
-
-
-def test_without_a_workflow_tool_all_remaining_calls_are_listed() -> None:
-    text = run_text(DeadlineExceeded("refund", "refund"), handle=new_handle(has_tool=False))
-    assert '2. Call send_mail with {"text": "<output from refund>", "task_id": "t-1/notify"}' in text
-
-
-def test_a_tool_with_its_own_task_id_does_not_get_the_tasks() -> None:
-    assert ', then call refund with {"amount": 30.0}\n' in run_text(handle=new_handle("refund"))
-    assert run_text(handle=new_handle("refund")).endswith(
-        '\n\nThen call refund_order with {"task_id": "t-1"} to let the server continue.'
-    )
-
-
 def test_without_a_task_the_text_has_no_task_id() -> None:
     text = run_text(handle=None)
     assert "task_id" not in text
@@ -129,19 +94,6 @@ def test_a_run_that_is_not_recorded_does_not_offer_to_continue(persisted: Persis
     text = run_text(last_write=LastWrite(made=False, persisted=persisted), unrecorded=(Repeat("fetch", "k"),))
     assert text.endswith(ending)
     assert "hen call refund_order" not in text
-
-
-def test_the_server_may_continue_if_only_an_earlier_write_is_unknown() -> None:
-    text = run_text(last_write=LastWrite(persisted="unknown"))
-    assert '"task_action": "show"} to see what is recorded.' in text
-    assert "Then call refund_order" in text
-
-
-def test_the_text_of_a_completed_run_has_the_last_result() -> None:
-    assert run_text(None, value={"to": "kim"}) == 'Done: 3 of 3 steps.\nResult of send_mail: {"to": "kim"}'
-    assert run_text(None, value="x", statuses=[COMPLETED, SKIPPED, COMPLETED]).startswith(
-        "Done: 3 of 3 steps, 1 of them skipped.\n"
-    )
 
 
 def test_a_result_is_quoted_on_one_line() -> None:
@@ -166,13 +118,6 @@ def test_calls_that_do_not_fit_are_counted() -> None:
     assert f"\n\n{call_count}. Call work" in text
     assert f"\n\nAnd {99 - call_count} more after these.\n\n" in text
     assert len(text.encode()) <= MAX_TEXT_BYTES
-
-
-def test_a_first_call_that_does_not_fit_has_placeholders() -> None:
-    sources = {f"a{number}": prompt_arg("order_id") for number in range(5)}
-    steps = [ToolStep("fetch", tool="fetch_order"), ToolStep("x", tool="work", arguments=sources)]
-    text = run_text(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps, order_id="y" * 450)
-    assert '1. Call work with {"a0": "<prompt arg order_id>", ' in text
 
 
 def test_the_server_makes_a_first_call_with_a_long_constant() -> None:
@@ -209,14 +154,6 @@ def test_a_stopped_run_has_the_reason_and_how_to_read_the_task(stop: object, beg
     assert text.startswith(beginning)
     assert "Or call" not in text
     assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server continue.') is continues
-
-
-def test_a_completed_task_shows_its_outcome() -> None:
-    values = [Value("Result of the task", {"paid": True}), Value("Result of refund", None, "baton://x", 9_000)]
-    assert completed_text([COMPLETED, COMPLETED, PENDING], values) == (
-        "Done: 2 of 3 steps. This task is completed; nothing was run.\n"
-        'Result of the task: {"paid": true}\nResult of refund: 9000 bytes, which can be read as the resource baton://x'
-    )
 
 
 _words = st.text(max_size=900)

@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from mcp_baton import ProtocolError, ToolError, elicitation, roots, sampling, url_elicitation
 from mcp_baton.exceptions import Abandoned, StoreUnavailable, TaskNotFound
-from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.state import Seal
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.tasks.answers import FIRST_ANSWER_WAIT_S, MAX_ANSWER_WAIT_S, growing_pauses
-from mcp_baton.tools.asking import CannotAsk, ClientQuestion, InputRequired, declares, supports
+from mcp_baton.tools.asking import CannotAsk, ClientQuestion, InputRequired
 
 SEAL = Seal(lambda: (b"k" * 32,))
 ALL: JsonObject = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -41,40 +40,9 @@ def ask_round(asker: Rounds, *questions: ClientQuestion) -> dict[str, Any]:
     return dict(error_info.value.result)
 
 
-def test_a_first_round_asks_all_questions_and_returns_a_state() -> None:
-    result = ask_round(rounds(CALL), NAME, THOUGHT, FOLDERS)
-
-    assert result["inputRequests"] == {
-        "name": {"method": "elicitation/create", "params": NAME.params},
-        "thought": {"method": "sampling/createMessage", "params": THOUGHT.params},
-        "folders": {"method": "roots/list", "params": {}},
-    }
-    assert isinstance(result["requestState"], str)
-
-
 def next_params(result: JsonObject, responses: Json, params: JsonObject = CALL) -> JsonObject:
     """Return the params of the round after this result."""
     return {**params, "requestState": result["requestState"], "inputResponses": responses}
-
-
-def test_answers_have_the_order_of_the_questions() -> None:
-    second_params = next_params(ask_round(rounds(CALL), NAME, THOUGHT), {"thought": {"b": 1}, "name": {"a": 1}})
-
-    assert rounds(second_params).ask((NAME, THOUGHT)) == [{"a": 1}, {"b": 1}]
-
-
-def test_a_first_round_may_contain_answers() -> None:
-    assert rounds({**CALL, "inputResponses": {"name": {"a": 1}, "other": {}}}).ask((NAME,)) == [{"a": 1}]
-
-
-def test_a_later_round_answers_only_open_questions() -> None:
-    first = ask_round(rounds(CALL), NAME)
-    second = ask_round(rounds(next_params(first, {"name": {"a": 1}, "colour": {"b": 1}, "extra": 5})), NAME, COLOUR)
-    third = ask_round(rounds(next_params(second, {})), NAME, COLOUR)
-    assert [list(result["inputRequests"]) for result in (second, third)] == [["colour"], ["colour"]]
-
-    last_rounds = rounds(next_params(third, {"name": {"a": 2}, "colour": {"b": 2}}))
-    assert last_rounds.ask((NAME, COLOUR)) == [{"a": 1}, {"b": 2}]
 
 
 def test_a_round_remembers_all_earlier_answers() -> None:
@@ -110,15 +78,6 @@ def test_the_error_names_the_capability_that_the_client_lacks(
 
     assert error_info.value.code == MISSING_CLIENT_CAPABILITY == -32021
     assert error_info.value.data == {"requiredCapabilities": required}
-
-
-@pytest.mark.parametrize("capabilities", [{"elicitation": {}}, {"elicitation": {"form": {}}}, ALL], ids=str)
-def test_elicitation_without_a_mode_supports_forms(capabilities: JsonObject) -> None:
-    assert declares(capabilities, "elicitation")
-
-
-def test_an_answered_question_needs_no_capability() -> None:
-    assert rounds(next_params(ask_round(rounds(CALL), NAME), {"name": {}}), {}).ask((NAME,)) == [{}]
 
 
 @pytest.mark.parametrize("answer", [None, 5, "yes", [1], True])
@@ -161,14 +120,6 @@ def test_a_resources_rounds_are_bound_to_its_uri() -> None:
 def test_a_call_that_cannot_ask_fails_with_the_reason() -> None:
     with pytest.raises(ToolError, match=r"elicitation/create.*there is no client"):
         CannotAsk("there is no client").ask((NAME, THOUGHT))
-
-
-def test_client_capabilities_are_known_only_in_the_2026_era() -> None:
-    stateless = Envelope(Era.STATELESS, "2026-07-28", {}, {"roots": {}}, None, None)
-    handshake = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {}, None, None, is_known=False)
-
-    assert [supports(stateless, name) for name in ("roots", "sampling", "elicitation.url")] == [True, False, False]
-    assert [supports(handshake, name) for name in ("roots", "sampling", "elicitation.url")] == [True, True, True]
 
 
 @dataclass
@@ -228,17 +179,6 @@ def test_a_question_is_stored_before_it_is_sent_and_deleted_after_its_answer() -
     assert answers_store.open == {}
 
 
-def test_all_questions_are_sent_before_the_wait_for_the_first_answer() -> None:
-    answers_store = FakeAnswerStore()
-
-    answers = asker_of(answers_store, lambda question, method: {"result": {"q": question, "m": method}}).ask(
-        (NAME, THOUGHT)
-    )
-
-    assert answers == [{"q": "q1", "m": "elicitation/create"}, {"q": "q2", "m": "sampling/createMessage"}]
-    assert [entry.split()[0] for entry in answers_store.log[:4]] == ["ask", "send", "ask", "send"]
-
-
 def test_the_same_question_is_asked_once_in_a_call() -> None:
     answers_store = FakeAnswerStore()
     asker = asker_of(answers_store, lambda question, _: {"result": {"q": question}})
@@ -264,12 +204,6 @@ def test_the_same_question_is_asked_once_in_a_call() -> None:
 def test_a_clients_refusal_is_an_error_of_the_tool(answer: JsonObject, reported: str) -> None:
     with pytest.raises(ToolError, match=reported):
         asker_of(FakeAnswerStore(), lambda *_: answer).ask((THOUGHT,))
-
-
-@pytest.mark.parametrize("broken", ["ask", "answered"])
-def test_an_unavailable_store_is_an_error_of_the_tool(broken: str) -> None:
-    with pytest.raises(ToolError, match="store"):
-        asker_of(FakeAnswerStore(broken=broken), lambda *_: {"result": {}}).ask((NAME,))
 
 
 def test_an_answer_is_used_even_if_its_question_cannot_be_deleted(caplog: pytest.LogCaptureFixture) -> None:

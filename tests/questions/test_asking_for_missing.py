@@ -9,7 +9,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import pytest
-from msgspec.structs import replace
 from pydantic import Field
 
 from mcp_baton import (
@@ -27,12 +26,10 @@ from mcp_baton import (
     task_variable,
 )
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
-from mcp_baton.workflow.ended_run import EndedRun, LastWrite
-from mcp_baton.workflow.run import WorkflowRun
 from tests.questions.test_asked_by_tools import questions_in, respond
 from tests.sent import Requests
 from tests.server.test_known_clients import handshake
-from tests.support.client import BOUND_S, Answer, Client, Clock, JsonDict, Sink, Table, task_meta
+from tests.support.client import Answer, Client, Clock, JsonDict, Sink, Table, task_meta
 from tests.support.handler import MakeClient, Submit
 
 CAPABLE: JsonDict = {"elicitation": {}, "extensions": {TASKS_EXTENSION: {}}}
@@ -199,14 +196,6 @@ def test_the_client_is_asked_and_the_workflow_continues_with_the_answers(
     assert "Ann" not in other_values.replace("refunded by Ann", "")
 
 
-def test_the_workflow_tool_asks_too(flow: Flow) -> None:
-    flow.method = "tools/call"
-    state, key = flow.begin()
-    answer = flow.send(state, {key: ACCEPTED})
-    assert answer.result["structuredContent"]["task_status"] == "completed"
-    assert flow.shop.take() == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]
-
-
 @pytest.mark.parametrize(
     ("response", "list_name", "names"),
     [
@@ -229,24 +218,6 @@ def test_the_workflow_stays_paused_without_a_valid_answer(
     assert flow.send(state, {key: ACCEPTED}).meta["task_status"] == "completed"
 
 
-@pytest.mark.parametrize("responses", [None, {}, {"other": ACCEPTED}])
-def test_a_round_without_an_answer_asks_again(flow: Flow, responses: JsonDict | None) -> None:
-    state, key = flow.begin()
-    later_state, same_key, _ = question_in(flow.send(state, responses))
-    assert same_key == key
-    assert flow.send(later_state, {key: ACCEPTED}).meta["task_status"] == "completed"
-    assert flow.shop.take().count({"fetch": "A-1"}) == 1
-
-
-def test_an_answered_question_is_not_asked_again(flow: Flow) -> None:
-    state, key = flow.begin()
-    partial_answer = accept(approved_by="Ann", order_id="B-2", **{"_workflow.x": 1})
-    state, key, params = question_in(flow.send(state, {key: partial_answer}))
-    assert params["requestedSchema"]["required"] == ["size", "amount", "sure"]
-    assert flow.send(state, {key: accept(**ANSWERS | {"approved_by": "Bob"})}).meta["task_status"] == "completed"
-    assert flow.shop.take()[1] == REFUND
-
-
 def test_a_step_that_fails_with_the_answers_shows_its_arguments(flow: Flow) -> None:
     flow.shop.errors = ["no money"]
     state, key = flow.begin()
@@ -254,20 +225,6 @@ def test_a_step_that_fails_with_the_answers_shows_its_arguments(flow: Flow) -> N
     assert answer.meta["pause_reason"]["error"] == "no money"
     assert 'Call refund with {"order_id": "A-1", "approved_by": "Ann"' in answer.handoff
     assert flow.client.variables(answer.task_id)["_workflow.call.refund"] == {"order_id": "A-1", **ANSWERS}
-
-
-def test_a_late_state_does_not_replace_newer_results(flow: Flow) -> None:
-    state, key = flow.begin()
-    task_id = flow.send(state, {key: {"action": "decline"}}).task_id
-    arguments = {"order_id": "A-1", **ANSWERS, "approved_by": "Bob"}
-    assert flow.client.call_tool("refund", arguments, task=task_id).meta["recorded"] is True
-    flow.shop.take()
-
-    assert flow.send(state, {key: ACCEPTED}).meta["task_status"] == "completed"
-
-    assert flow.shop.take() == [{"mail": "kim@example.com"}]
-    assert flow.client.variables(task_id)["_workflow.result.refund"] == "refunded by Bob"
-    assert flow.client.variables(task_id)["_workflow.call.refund"]["approved_by"] == "Bob"
 
 
 @pytest.mark.parametrize("difference", ["arguments", "task", "method", "a tool's"])
@@ -292,24 +249,6 @@ def test_a_state_is_valid_only_for_its_request(flow: Flow, difference: str) -> N
     assert flow.shop.take() == []
 
 
-def test_each_of_two_tasks_uses_its_own_answer(flow: Flow) -> None:
-    (first_state, first_key), (second_state, second_key) = flow.begin(), flow.begin()
-    assert first_key != second_key
-    answers = {first_key: ACCEPTED, second_key: accept(**ANSWERS | {"approved_by": "Bob"})}
-    second_answer, first_answer = flow.send(second_state, answers), flow.send(first_state, answers)
-    assert first_answer.task_id != second_answer.task_id
-    assert [call["by"] for call in flow.shop.take() if "by" in call] == ["Bob", "Ann"]
-
-
-def test_a_state_stays_valid_while_another_run_holds_the_task(flow: Flow) -> None:
-    state, key = flow.begin()
-    answers: list[Answer] = []
-    flow.shop.meanwhile = lambda: answers.append(flow.send(state, {key: ACCEPTED}))
-    assert flow.send(state, {key: ACCEPTED}).meta["task_status"] == "completed"
-    assert answers[0].error["code"] == INVALID_REQUEST
-    assert len([call for call in flow.shop.calls if "by" in call]) == 1
-
-
 def test_the_state_expires_with_the_task(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
     flow = Flow(make_client(AskingShop().server(), era="2026", default_ttl_ms=7_200_000), AskingShop())
     state, key = flow.begin()
@@ -320,54 +259,9 @@ def test_the_state_expires_with_the_task(make_client: MakeClient, monkeypatch: p
     assert "expired" in flow.send(state, {key: ACCEPTED}).error["message"]
 
 
-ORDER = Argument("order_id")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        pytest.param({"ask": False, "arguments": [ORDER]}, id="ask is off"),
-        pytest.param({"steps": [ToolStep("a", tool="pack")], "arguments": [ORDER]}, id="not all values are primitive"),
-        pytest.param(
-            {
-                "steps": [ToolStep("a", tool="mail", arguments={"to": prompt_arg("to")})],
-                "arguments": [ORDER, Argument("to", secret=True)],
-            },
-            id="a secret value",
-        ),
-        pytest.param(
-            {"steps": [ToolStep("a", tool="mail", arguments={"text": constant(5)})], "arguments": [ORDER]},
-            id="another value is invalid",
-        ),
-    ],
-)
-def test_the_user_is_not_asked_if_a_missing_value_cannot_be_asked_for(
-    make_client: MakeClient, changes: JsonDict
-) -> None:
-    assert make_flow(make_client, **changes).send().meta["pause_reason"]["type"] == "schemaMismatch"
-
-
-def test_a_client_without_elicitation_gets_the_handoff(flow: Flow) -> None:
-    flow.capabilities = {"elicitation": {"url": {}}}
-    assert "approved_by" in flow.send().handoff
-
-
 def test_a_run_that_is_not_stored_does_not_ask(make_client: MakeClient) -> None:
     client = make_client(AskingShop().server(), era="2026", table_name="no-such-table")
     assert "Call refund with" in Flow(client, AskingShop()).send().handoff
-
-
-@pytest.mark.parametrize("is_stored", [True, False])
-def test_a_run_asks_only_if_its_last_write_was_made(
-    flow: Flow, monkeypatch: pytest.MonkeyPatch, is_stored: bool
-) -> None:
-    start = WorkflowRun.start
-
-    def unsure(run: WorkflowRun) -> EndedRun:
-        return replace(start(run), last_write=LastWrite(made=is_stored, persisted="unknown"))
-
-    monkeypatch.setattr(WorkflowRun, "start", unsure)
-    assert ("inputRequests" in flow.send().result) is is_stored
 
 
 @pytest.mark.parametrize("source", [task_variable("who"), step_output("first", "to")])
@@ -446,53 +340,6 @@ def stream(make_client: MakeClient, submit: Submit) -> StreamFlow:
     return StreamFlow(make_client, submit)
 
 
-@pytest.mark.parametrize("method", ["prompts/get", "tools/call"])
-def test_over_a_stream_the_same_request_continues_with_the_answers(
-    stream: StreamFlow, table: Table, method: str
-) -> None:
-    question = stream.question(method)
-    assert question["params"]["requestedSchema"]["required"] == FORM["required"]
-    (item,) = (item for item in table.items if item["sk"]["S"] not in {"QUESTION", "START"})
-    assert item["status"]["S"] == "working"
-    assert item["run"]["M"]["until"]["N"] == "0"  # the claim was released
-    assert respond(stream.client, question, result=ACCEPTED).status == 202
-    result = stream.result()
-
-    meta = result["_meta"] if method == "prompts/get" else result["structuredContent"]
-    assert meta["task_status"] == "completed"
-    assert stream.shop.take() == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]
-    assert stream.client.variables(meta["task_id"])["_workflow.call.refund"] == {"order_id": "A-1", **ANSWERS}
-    assert questions_in(table) == 0
-
-
-def test_progress_still_increases_when_a_step_is_tried_again(stream: StreamFlow) -> None:
-    stream.send(meta={"progressToken": "p"})
-    progress_values: list[float] = []
-    while "result" not in (message := stream.sink.next()):
-        if message["method"] == "elicitation/create":
-            respond(stream.client, message, result=ACCEPTED)
-        else:
-            progress_values.append(message["params"]["progress"])
-    assert progress_values == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        {"result": {"action": "decline"}},
-        {"result": {"action": "accept", "content": {}}},
-        {"result": {"action": "maybe"}},
-        {"error": {"code": -1, "message": "no"}},
-    ],
-    ids=str,
-)
-def test_over_a_stream_an_unanswered_question_leaves_the_workflow_paused(stream: StreamFlow, reply: JsonDict) -> None:
-    respond(stream.client, stream.question(), **reply)
-    meta = stream.result()["_meta"]
-    assert (meta["task_status"], meta["pause_reason"]["type"]) == ("working", "schemaMismatch")
-    assert stream.shop.take() == [{"fetch": "A-1"}]
-
-
 def test_over_a_stream_the_server_stops_waiting_before_the_functions_time_ends(
     make_client: MakeClient, submit: Submit, table: Table
 ) -> None:
@@ -510,11 +357,6 @@ def test_over_a_stream_the_server_stops_waiting_before_the_functions_time_ends(
     stream.question()
     assert stream.result()["_meta"]["pause_reason"]["type"] == "schemaMismatch"
     assert questions_in(table) == 0
-
-
-def test_a_2025_client_without_elicitation_is_not_asked(make_client: MakeClient, submit: Submit) -> None:
-    stream = StreamFlow(make_client, submit, {"sampling": {}})
-    assert "Call refund with" in stream.send().result(BOUND_S).handoff
 
 
 def test_a_task_that_another_request_has_continued_is_not_changed(stream: StreamFlow, table: Table) -> None:

@@ -23,11 +23,6 @@ class Address:
     level: Level = Level.LOW
 
 
-@dataclass
-class Nested:
-    address: Address
-
-
 def shop(*, background: bool) -> Server:
     server = Server("shop")
 
@@ -76,16 +71,6 @@ def test_a_background_workflow_asks_for_objects_by_forms(era: Literal["2025", "2
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-@pytest.mark.parametrize("background", [False, True])
-def test_the_test_client_takes_objects_by_the_names_of_the_questions(
-    era: Literal["2025", "2026"], background: bool
-) -> None:
-    with connect(shop(background=background), era=era) as client:
-        client.answers({"sender": {"street": "A", "level": 2}, "level": 2, "receiver": {"street": "B"}})
-        assert "A HIGH, B LOW, HIGH" in client.call_workflow("ship", {}).text
-
-
-@pytest.mark.parametrize("era", ["2025", "2026"])
 def test_a_form_of_an_object_without_an_answer_is_declined(era: Literal["2025", "2026"]) -> None:
     with connect(shop(background=False), era=era) as client:
         run = client.call_workflow("ship", {})
@@ -102,25 +87,3 @@ def test_a_form_of_a_question_has_the_fields_of_the_form_of_a_tool() -> None:
     with connect(shop(background=True)) as client:
         client.answers({"From where?": {"street": "A"}})
         assert client.call_tool("elicit_address").text == "Address(street='A', level=<Level.LOW: 1>)"
-
-
-def test_an_object_that_does_not_fit_into_a_form_is_left_to_the_model() -> None:
-    server = Server("shop")
-
-    @server.tool
-    def note(text: str) -> str:
-        """Note something."""
-        return text
-
-    @server.workflow
-    def ship() -> None:
-        """Ship a parcel."""
-        ask_user("where", "Where?", returns=Nested)
-        step(note)(text="done")
-
-    with connect(server) as client:
-        client.answers({})
-        run = client.call_workflow("ship", {})
-        assert run.pause.type == "answersRequired"
-        given: dict[str, Json] = {"task_id": run.task_id, "answers": {"where": {"address": {"street": "A"}}}}
-        assert client.call_workflow("ship", given).completed

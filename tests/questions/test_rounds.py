@@ -161,30 +161,6 @@ def test_without_a_key_a_state_is_valid_in_one_process_only_which_logs_one_warni
     assert other_call.round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
 
 
-def test_a_continuation_that_asks_is_recorded_once_and_only_after_its_last_round(make_client: MakeClient) -> None:
-    runs: list[str] = []
-    client = make_client(asking_server(runs), era="2026", state_key=NEW)
-    task = client.get_prompt("marked-flow").task_id
-    variables_before = client.variables(task)
-    call = talk(client, name="marked", arguments={}, meta={"_task_id": task})
-
-    first_answer = call.round()
-    assert client.variables(task) == variables_before
-    answer = call.round(questions_and_state(first_answer)[1], {"name": ACCEPTED})
-
-    assert "recorded" not in first_answer.meta
-    assert answer.meta["recorded"] is True
-    variables_after = client.variables(task)
-    assert (variables_after["_workflow.result.ask"], variables_after["asked"]) == ("Kim", 3)
-    assert runs == ["marked"] * 3
-
-
-def test_a_tools_protocol_error_answers_the_request(make_client: MakeClient, era: Any) -> None:
-    answer = make_client(asking_server(), era=era).call_tool("refusing")
-    assert answer.refusal == (200, -32099)
-    assert (answer.error["message"], answer.error["data"]) == ("Not like this", {"a": 1})
-
-
 @pytest.mark.parametrize("workflow", ["refusing-flow", "page-flow"])
 def test_a_protocol_error_within_a_workflow_fails_its_step(make_client: MakeClient, era: Any, workflow: str) -> None:
     answer = make_client(asking_server(), era=era).get_prompt(workflow)

@@ -19,7 +19,7 @@ from mcp_baton.protocol.envelope import (
 from mcp_baton.tasks.ids import new_task_question
 from mcp_baton.testing import connect
 from tests.noise import noise
-from tests.questions.test_asked_by_tools import FORM, SAMPLED, respond
+from tests.questions.test_asked_by_tools import FORM, respond
 from tests.support.background import Background, MakeBackground, created_task
 from tests.support.client import BOUND_S, Answer, Client, Era, JsonDict, Sink
 from tests.support.handler import Submit
@@ -73,10 +73,6 @@ def asking_server(runs: list[str]) -> Server:
         """Ask with a schema that contains a tuple, which JSON turns into a list."""
         form: Any = {"type": "object", "properties": {"size": {"type": "string", "enum": ("S", "L")}}}
         return str(ctx.elicit("Which size?", form, key="size").content["size"])
-
-    @server.tool(task="optional")
-    def in_turn(ctx: Context) -> list[Any]:
-        return [ctx.elicit("Again?", FORM).content["name"] for _ in range(3)]
 
     @server.tool(task="optional")
     def long_question(ctx: Context) -> str:
@@ -227,37 +223,12 @@ def test_a_key_with_two_different_questions_is_an_error_whose_log_names_the_key(
     assert "question key 'who'" in caplog.text
 
 
-def test_the_same_question_in_three_places_has_three_keys_that_stay_the_same_in_each_run(jobs: Background) -> None:
-    task = waiting_task(jobs, "in_turn")
-    keys: list[str] = []
-    for name in ("a", "b", "c"):
-        [key] = open_questions(jobs, task)
-        keys.append(key)
-        update(jobs, task, **{key: name_answer(name)})
-        jobs.work()
-
-    assert value_of(jobs, task) == ["a", "b", "c"]
-    assert len(set(keys)) == 3
-
-
 def test_a_schema_with_tuples_equals_the_same_schema_with_lists(jobs: Background) -> None:
     task = waiting_task(jobs, "in_a_tuple")
     update(jobs, task, size={"action": "accept", "content": {"size": "L"}})
 
     jobs.work()
     assert value_of(jobs, task) == "L"
-
-
-def test_background_tools_can_send_all_kinds_of_questions(jobs: Background) -> None:
-    task = waiting_task(jobs, "everything")
-    methods = {name: question["method"] for name, question in open_questions(jobs, task).items()}
-    assert methods == {"thought": "sampling/createMessage", "where": "roots/list"}
-    update(jobs, task, thought=SAMPLED, where={"roots": [{"uri": "file:///work"}]})
-    assert jobs.work() == "asked"
-    assert open_questions(jobs, task)["page"]["method"] == "elicitation/create"
-    update(jobs, task, page={"action": "accept"})
-    jobs.work()
-    assert value_of(jobs, task) == ["blue", "file:///work", "accept"]
 
 
 def test_a_worker_knows_the_capabilities_that_the_clients_request_or_session_declared(
@@ -339,14 +310,6 @@ def test_a_question_is_sent_again_after_a_while_because_the_client_may_have_lost
     assert respond(jobs.client("2025"), question, result=name_answer("Kim")).status == 202
 
 
-def test_another_session_is_sent_the_question_at_once(jobs: Background) -> None:
-    task = waiting_task(jobs, "one", "2025")
-    sessions = [{SESSION_HEADER: session_id(["elicitation"], bytes([number]) * RANDOM_BYTES)} for number in (1, 2)]
-
-    counts = [len(stream_messages(jobs.client("2025"), "get", task, **session)) for session in (*sessions, *sessions)]
-    assert counts == [2, 2, 1, 1]
-
-
 def test_a_client_without_a_stream_gets_only_the_status(jobs: Background) -> None:
     task = waiting_task(jobs, "one", "2025")
 
@@ -415,16 +378,6 @@ def test_an_answer_to_a_task_is_accepted_once_and_only_from_its_owner(jobs: Back
     assert len(jobs.queue.events) == 1
     jobs.work()
     assert value_of(jobs, task) == "Kim"
-
-
-def test_a_url_question_keeps_its_elicitation_id_when_it_is_sent_again(jobs: Background) -> None:
-    task = waiting_task(jobs, "pay", "2025")
-    first, _ = stream_messages(jobs.client("2025"), "get", task)
-    jobs.time.s += 601
-    second, _ = stream_messages(jobs.client("2025"), "get", task)
-    assert first["params"]["elicitationId"] == second["params"]["elicitationId"]
-    assert first["id"] != second["id"]
-    assert respond(jobs.client("2025"), first, result={"action": "accept"}).status == 202
 
 
 def test_a_worker_that_cannot_read_an_answer_does_not_start_the_tool_and_a_later_one_uses_the_answer() -> None:

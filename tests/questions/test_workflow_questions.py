@@ -54,22 +54,6 @@ def question_names(run: Run) -> list[str]:
     return [question["name"] for question in run.pause.questions]
 
 
-@pytest.mark.parametrize("arguments", [{}, {"note": None}])
-def test_a_question_says_that_an_argument_was_left_out(arguments: dict[str, Any]) -> None:
-    server = Server("s")
-
-    @server.workflow
-    def borrow(note: str | None = None) -> None:
-        """Borrow a book."""
-        ask_model("days", "For how many days? Notes: {note}, {text}", returns=int, text=note)
-
-    with connect(server) as client:
-        run = client.call_workflow("borrow", arguments)
-
-    assert run.pause.questions[0]["question"] == "For how many days? Notes: (not given), (not given)"
-    assert "{text}" not in run.text
-
-
 def test_a_run_stops_at_a_question_and_one_call_answers_all(baton: Connect, era: Era) -> None:
 
     run = baton(library(), era=era).call_workflow("borrow", {"title": "Emma"})
@@ -115,16 +99,6 @@ def test_one_answer_is_stored_while_another_is_missing(baton: Connect) -> None:
     assert run.answer(reader="Kim").completed
 
 
-def test_answers_are_stored_although_an_earlier_step_fails(baton: Connect) -> None:
-    client = baton(library())
-    run = client.call_workflow("borrow", {"title": "gone", "answers": {"reader": "Kim", "days": 7}})
-    assert (run.pause.type, run.steps["reader"], run.steps["days"]) == ("toolError", "completed", "completed")
-
-    client.call_tool("find_book", {"title": "Emma"}, run.task_id)
-
-    assert client.call_workflow("borrow", task=run.task_id).completed
-
-
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
@@ -146,20 +120,6 @@ def test_a_wrong_answer_is_refused_before_anything_is_stored(baton: Connect, ans
     assert message in result.text
     assert client.task(run.task_id).steps == task_before.steps
     assert client.task(run.task_id).variables == task_before.variables
-
-
-def test_null_is_an_answer_only_if_the_type_allows_it(baton: Connect) -> None:
-    server = Server("shop")
-    steps = [Question("note", "A note?", returns=str | None), Question("name", "Whose name?")]
-    server.add_workflow(Workflow(name="buy", description="buy", steps=steps))
-
-    client = baton(server)
-    first_run = client.call_workflow("buy", {"answers": {"note": None, "name": None}})
-    run = client.call_workflow("buy", {"answers": {"note": None, "name": None}}, first_run.task_id)
-
-    # In a first call, null is what strict modes of models send for a question that nobody has asked yet.
-    assert first_run.steps == {"note": "pending", "name": "pending"}
-    assert run.steps == {"note": "completed", "name": "pending"}
 
 
 def test_without_a_task_the_reply_says_that_the_next_call_starts_the_workflow_again(baton: Connect) -> None:
@@ -193,16 +153,6 @@ def test_an_answer_can_be_changed_until_a_step_has_used_it(baton: Connect) -> No
     assert loans == [["s", "Lee", 3]]
 
 
-def test_user_questions_use_elicitation_and_the_other_ones_wait_for_the_model(baton: Connect, era: Era) -> None:
-    client = baton(library(), era=era)
-    client.answers({"Who borrows Emma from shelf of Emma?": {"reader": "Kim"}})
-
-    for run in (client.call_workflow("borrow", {"title": "Emma"}), client.get_prompt("borrow", {"title": "Emma"})):
-        assert question_names(run) == ["days"]
-        assert run.steps["reader"] == "completed"
-        assert run.answer(days=7).completed
-
-
 @pytest.mark.parametrize("refusal", ["decline", "cancel"])
 def test_a_declined_form_pauses_the_workflow(baton: Connect, era: Era, refusal: str) -> None:
     client = baton(library(), era=era)
@@ -212,43 +162,6 @@ def test_a_declined_form_pauses_the_workflow(baton: Connect, era: Era, refusal: 
 
     assert run.pause.type == "answersRequired"
     assert run.answer(reader="Kim", days=7).completed
-
-
-def test_a_question_that_fits_no_form_is_left_to_the_model(baton: Connect, era: Era) -> None:
-    server = Server("shop")
-
-    @server.tool
-    def add(sizes: dict[str, int]) -> int:
-        """Add sizes."""
-        return sum(sizes.values())
-
-    @server.workflow
-    def total() -> None:
-        """Add sizes."""
-        step(add)(sizes=ask_user("sizes", "Which sizes?", returns=dict[str, int]))
-
-    run = baton(server, era=era).call_workflow("total")
-
-    assert run.pause.questions[0]["of"] == "user"
-    assert run.answer(sizes={"a": 1, "b": 2}).completed
-
-
-@pytest.mark.parametrize("is_answered", [True, False])
-def test_a_background_workflow_asks_its_user_through_the_task(baton: Connect, era: Era, is_answered: bool) -> None:
-    client = baton(library(background=True), era=era)
-    form = {"reader": "Kim"} if is_answered else "decline"
-    client.answers({"Who borrows Emma from shelf of Emma?": form})
-
-    run = client.call_workflow("borrow", {"title": "Emma"})
-
-    assert question_names(run) == (["days"] if is_answered else ["reader", "days"])
-    last_run = run.answer(days=7) if is_answered else run.answer(days=7, reader="Kim")
-    assert last_run.completed
-
-
-def test_a_background_workflow_accepts_answers_in_its_first_call(baton: Connect, era: Era) -> None:
-    client = baton(library(background=True), era=era)
-    assert client.call_workflow("borrow", {"title": "Emma", "answers": {"reader": "Kim", "days": 7}}).completed
 
 
 def test_an_answer_that_another_call_used_meanwhile_is_not_replaced(baton: Connect) -> None:
@@ -299,27 +212,6 @@ def test_two_answers_at_once_are_not_lost() -> None:
                     give(answers)
             assert client.task(task).status == "completed", [run.text for run in runs]
             assert client.task(task).variables["_workflow.result.lend"] == "lent to Kim"
-
-
-def test_the_page_of_a_task_shows_its_questions(baton: Connect) -> None:
-    client = baton(library())
-    run = client.call_workflow("borrow", {"title": "Emma"})
-
-    view = client.call_workflow("borrow", {"task_action": "show"}, run.task_id)
-
-    assert view.structured is not None
-    board: Any = view.structured["board"]
-    assert [step.get("ask") for step in board["steps"]] == [None, "user", "model", None]
-    assert [(question["name"], question["schema"]["type"]) for question in board["pause"]["questions"]] == [
-        ("reader", "string"),
-        ("days", "integer"),
-    ]
-    arguments: dict[str, Any] = {"task_id": run.task_id, "answers": {"reader": "Kim", "days": 7}}
-    assert [call["tool"] for call in cast("Any", view.structured["next"])] == ["borrow"]
-    assert client.call_workflow("borrow", arguments).completed
-    answers = '{"reader": "<Who borrows Emma from shelf of Emma?>", "days": "<For how many days?>"}'
-    call = f'Call borrow with {{"task_id": "{run.task_id}", "answers": {answers}}} to let the server continue.'
-    assert view.text.endswith(call)
 
 
 def test_an_answer_is_quoted_in_texts(baton: Connect) -> None:

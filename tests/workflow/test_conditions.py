@@ -12,10 +12,8 @@ from mcp_baton import (
     ToolStep,
     Workflow,
     WorkflowError,
-    ask_user,
     constant,
     exists,
-    first_of,
     is_in,
     not_,
     or_default,
@@ -23,9 +21,8 @@ from mcp_baton import (
     step,
     step_output,
 )
-from mcp_baton.testing import Connect, Run, connect
+from mcp_baton.testing import connect
 from mcp_baton.workflow.steps.step import Step
-from tests.support.client import Era
 
 ORDERS: dict[str, dict[str, Any]] = {
     "small": {"total": 20, "country": "CH", "express": False},
@@ -105,56 +102,6 @@ def test_a_step_runs_only_if_its_condition_holds(when: Callable[[Any], object], 
     assert (status_of(when, "small"), status_of(when, "large")) == (status[small], status[large])
 
 
-def test_a_skipped_step_is_shown_and_stays_skipped(baton: Connect, era: Era) -> None:
-    mails: list[str] = []
-    server = shop(mails)
-    server.add_workflow(
-        Workflow(
-            name="report",
-            description="report an order",
-            arguments=[Argument("text", required=True)],
-            steps=[
-                ToolStep(
-                    "mail", tool="send_mail", arguments={"text": constant("a")}, when=prompt_arg("text") != "down"
-                ),
-                ToolStep("again", tool="send_mail", arguments={"text": prompt_arg("text")}, retryable=True),
-            ],
-        )
-    )
-    client = baton(server, era=era)
-
-    run = client.get_prompt("report", {"text": "down"})
-
-    assert run.steps == {"mail": "skipped", "again": "failed"}
-    assert run.messages[2].text == 'Step \'mail\' is skipped: its condition "text != \\"down\\"" is false.'
-    assert client.task(run.task_id).steps == run.steps
-    resumed_run = client.call_workflow("report", {"text": "up", "task_id": run.task_id})
-    assert resumed_run.steps == {"mail": "skipped", "again": "completed"}
-    assert mails == ["down 0", "up 0"]
-    assert client.task(run.task_id).variables.get("_workflow.result.mail") is None
-
-
-def test_a_default_and_an_alternative_replace_a_skipped_result() -> None:
-    mails: list[str] = []
-    server = shop(mails)
-    fetch_order, send_mail = server.tools["fetch_order"].function, server.tools["send_mail"].function
-    discount = server.tools["discount"].function
-
-    @server.workflow
-    def offer(order_id: str) -> None:
-        """Offer a discount."""
-        order: Any = step(fetch_order)(order_id=order_id)
-        reduction: Any = step(discount, when=order.total > 100)(total=order.total)
-        step(send_mail)(text="hello", percent=or_default(reduction.percent, 3))
-        step(send_mail, name="second")(text=first_of(order.coupon, order.country), percent=1)
-
-    with connect(server) as client:
-        assert client.call_workflow("offer", {"order_id": "small"}).completed
-        assert client.call_workflow("offer", {"order_id": "large"}).completed
-
-    assert mails == ["hello 3", "CH 1", "hello 10", "SUMMER 1"]
-
-
 @pytest.mark.parametrize(
     ("when", "problem"),
     [
@@ -176,78 +123,6 @@ def test_a_condition_that_cannot_be_evaluated_pauses(when: Callable[[Any], objec
     assert run.pause.type == "unresolvableParams"
     assert run.pause.problem == problem
     assert run.steps == {"fetch_order": "completed", "send_mail": "pending"}
-
-
-def add_question_workflow(server: Server) -> None:
-    fetch_order, send_mail = server.tools["fetch_order"].function, server.tools["send_mail"].function
-
-    @server.workflow
-    def report(order_id: str) -> None:
-        """Report an order."""
-        order: Any = step(fetch_order)(order_id=order_id)
-        text = ask_user("text", "Which text?", when=order.total > 100)
-        step(send_mail)(text=or_default(text, "none"))
-
-
-def test_a_question_with_a_false_condition_is_not_asked() -> None:
-    mails: list[str] = []
-    server = shop(mails)
-    add_question_workflow(server)
-
-    with connect(server) as client:
-        paused_run = client.call_workflow("report", {"order_id": "large"})
-        answered_run: Run = paused_run.answer(text="thanks")
-        silent_run = client.call_workflow("report", {"order_id": "small"})
-
-    assert paused_run.pause.type == "answersRequired"
-    assert answered_run.completed
-    assert silent_run.steps == {"fetch_order": "completed", "text": "skipped", "send_mail": "completed"}
-    assert mails == ["thanks 0", "none 0"]
-
-
-def test_a_call_of_a_step_whose_condition_is_false_is_recorded_as_an_extra_call(baton: Connect, era: Era) -> None:
-    server = shop()
-    server.add_workflow(
-        Workflow(
-            name="report",
-            description="report an order",
-            arguments=[Argument("send", type=bool, required=True)],
-            steps=[
-                ToolStep("blocked", tool="discount", arguments={}),
-                ToolStep("mail", tool="send_mail", arguments={"text": constant("hi")}, when=prompt_arg("send")),
-            ],
-        )
-    )
-    client = baton(server, era=era)
-
-    false_run, true_run = (client.call_workflow("report", {"send": send}) for send in (False, True))
-    extra_call = client.call_tool("send_mail", {"text": "hi"}, task=false_run.task_id)
-    recorded_call = client.call_tool("send_mail", {"text": "hi"}, task=true_run.task_id)
-
-    assert client.task(false_run.task_id).variables["_workflow.extra.send_mail"] == "hi"
-    assert extra_call.steps == {"blocked": "pending", "mail": "pending"}
-    assert recorded_call.steps == {"blocked": "pending", "mail": "completed"}
-
-
-def conditional(limit: int) -> Server:
-    server = shop()
-    mail = ToolStep("mail", tool="send_mail", arguments={"text": constant("a")}, when=prompt_arg("total") > limit)
-    down_mail = ToolStep("down", tool="send_mail", arguments={"text": constant("down")}, retryable=True)
-    arguments = [Argument("total", type=int, required=True)]
-    server.add_workflow(Workflow(name="report", description="report", arguments=arguments, steps=[mail, down_mail]))
-    return server
-
-
-def test_a_changed_condition_of_a_skipped_step_refuses_the_resume(baton: Connect) -> None:
-    client = baton(conditional(5))
-    run = client.call_workflow("report", {"total": 3})
-    assert run.steps == {"mail": "skipped", "down": "failed"}
-
-    result = client.deployed(conditional(1)).call_workflow("report", {"task_id": run.task_id})
-
-    assert result.is_error
-    assert "mail" in result.text
-    assert client.task(run.task_id).steps == run.steps
 
 
 def check_error(*steps: Step, arguments: tuple[Argument, ...] = (Argument("text"), Argument("total", type=int))) -> str:

@@ -58,10 +58,6 @@ def letters_server() -> Server:
         assert ctx.task is not None
         ctx.task["_workflow.progress"] = {}
 
-    @server.tool
-    def has_task(ctx: Context) -> bool:
-        return ctx.task is not None
-
     steps = [
         ToolStep("a1", tool="a", arguments={"text": constant("fail")}),
         ToolStep("b1", tool="b", arguments={"text": constant("b")}, retryable=True),
@@ -161,20 +157,6 @@ def test_invalid_arguments_fail_the_call_and_its_step(client: Client, task: str)
     assert statuses(client, task) == ["failed", "failed", "pending"]
 
 
-def test_a_step_that_another_call_completes_meanwhile_is_not_overwritten(client: Client, task: str) -> None:
-    client.during("a", lambda: say(client, task, "a:inner"))
-    assert say(client, task, "a:outer").recorded
-    assert results(client, task) == {"a1": "inner", "a2": "outer"}
-    assert statuses(client, task) == ["completed", "pending", "completed"]
-
-
-def test_a_pause_that_another_call_causes_meanwhile_stays(client: Client, task: str) -> None:
-    client.during("a", lambda: say(client, task, "b:fail"))
-    result: Any = say(client, task, "a:outer")
-    assert statuses(client, task) == ["completed", "failed", "pending"]
-    assert result.meta["pause_reason"]["failedStep"] == client.task(task).pause.step == "b1"
-
-
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
 @pytest.mark.parametrize("status", ["cancelled", "completed"])
 def test_a_call_does_not_change_a_finished_task(client: Client, task: str, status: str, moment: str) -> None:
@@ -237,14 +219,6 @@ def test_a_tool_reads_writes_and_deletes_the_tasks_variables(client: Client, tas
     assert (variables["count"], variables["_workflow.extra.count"]) == (5, {"was": 2})
     client.call_tool("forget", task=task)
     assert "count" not in client.task(task).variables
-
-
-def test_a_tool_of_an_unrecordable_call_has_no_task(client: Client, task: str) -> None:
-    assert [client.call_tool("has_task", task=task_id).value for task_id in (task, UNKNOWN_TASK, None)] == [
-        True,
-        False,
-        False,
-    ]
 
 
 def test_tools_cannot_write_the_engines_variables(client: Client, task: str) -> None:

@@ -41,13 +41,6 @@ def test_a_handoff_names_the_tool_that_sets_a_missing_variable(make_client: Make
     assert client.get_prompt("flow", task=answer.task_id).meta["task_status"] == "completed"
 
 
-def test_a_handoff_names_an_included_tool_with_its_prefix(make_client: MakeClient) -> None:
-    server = Server("whole")
-    server.include(server_of_setters(), prefix="ops_")
-
-    assert "(set by ops_restart)" in make_client(server).get_prompt("ops_flow").handoff
-
-
 @pytest.mark.parametrize("sets", ["restarted", [""], [5], ["_workflow.progress"], ["io.modelcontextprotocol/x"]])
 def test_an_invalid_declaration_of_variables_is_refused(sets: Any) -> None:
     server = Server("s")

@@ -5,8 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from mcp_baton import Fetch, Server, ToolStep, WorkflowError
-from mcp_baton.tasks.record import StepStatus
+from mcp_baton import Server, ToolStep, WorkflowError
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, source_json, step_output, task_variable
@@ -65,24 +64,6 @@ def test_members_of_another_type_are_refused_with_the_other_errors_of_the_server
         shop.check()
 
 
-def test_a_steps_default_binding_is_its_name() -> None:
-    assert ToolStep("s", tool="ping").binding == "s"
-    assert FETCH.binding == "order"
-    assert workflow(FETCH).bound("order") is FETCH
-    assert workflow(FETCH).step("fetch") is FETCH
-    assert workflow(FETCH).step("order") is None
-
-
-def test_progress_lists_every_step_with_its_tool() -> None:
-    definition = workflow(FETCH, Fetch("policy", resources=["docs://faq"]))
-
-    assert definition.progress([StepStatus.COMPLETED, StepStatus.PENDING]) == {
-        "goal": "refund_order: refund an order",
-        "steps": [{"name": "fetch", "tool": "fetch", "status": "completed"}, {"name": "policy", "status": "pending"}],
-        "schemaVersion": 1,
-    }
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -115,9 +96,3 @@ def test_fingerprints_of_different_sources_differ() -> None:
     fingerprints = {ToolStep("s", tool="fetch", arguments={"order_id": source}).fingerprint for source in sources}
 
     assert len(fingerprints) == len(sources)
-
-
-def test_a_workflows_fingerprint_has_one_part_for_each_step() -> None:
-    definition = workflow(FETCH, ToolStep("p", tool="ping"))
-
-    assert definition.fingerprint.split() == [step.fingerprint for step in definition.steps]

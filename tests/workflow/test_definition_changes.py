@@ -82,32 +82,6 @@ def test_a_changed_definition_is_resumed_with_two_writes(
     )
 
 
-def test_a_changed_workflow_runs_its_open_steps(old_client: Client, task: str) -> None:
-    client = old_client.deployed(version(FETCH, CORRECTED_REFUND, BOOK, NOTIFY))
-
-    run = client.resume(task)
-
-    assert (run.completed, called_tools(client)) == (True, {"refund", "book_entry", "send_mail"})
-    state = client.task(task)
-    assert list(run.steps) == list(state.steps) == ["fetch", "refund", "book", "notify"]
-    assert not state.paused
-    assert state.variables["_workflow.result.fetch"] == {"id": "A-17", "total": 30.0}
-    assert state.variables["_workflow.result.book"] == "booked R-30.0"
-    assert state.result == {"completed": True, "steps_completed": 4}
-
-
-def test_a_resume_that_pauses_again_leaves_the_new_definition_and_can_be_resumed(old_client: Client, task: str) -> None:
-    client = old_client.deployed(version(FETCH, CORRECTED_REFUND, BOOK))
-    client.tool_raises("book_entry", "closed", times=1)
-
-    run = client.resume(task)
-
-    assert run.steps == {"fetch": "completed", "refund": "completed", "book": "failed"}
-    assert client.task(task).pause.step == "book"
-    assert client.resume(task).completed
-    assert [len(client.calls(tool)) for tool in TOOLS] == [0, 1, 0, 2]
-
-
 @pytest.mark.parametrize(
     "steps",
     [
@@ -129,18 +103,6 @@ def test_a_changed_completed_step_is_named_and_the_resume_is_refused(
 
     assert error_info.value.code == -32602
     assert (called_tools(client), client.task(task)) == (set(), state_before)
-
-
-def test_a_continuation_between_the_deployment_and_the_resume_is_kept(old_client: Client, task: str) -> None:
-    client = old_client.deployed(version(FETCH, FIRST, CORRECTED_REFUND, NOTIFY))
-
-    continuation = client.call_tool("send_mail", {"text": "by hand"}, task=task)
-    assert continuation.steps == {"fetch": "completed", "refund": "pending", "notify": "completed"}
-    run = client.resume(task)
-
-    assert (run.completed, called_tools(client)) == (True, {"book_entry", "refund", "send_mail"})
-    assert client.calls("send_mail") == [{"text": "by hand"}]
-    assert client.task(task).variables["_workflow.result.notify"] == "by hand"
 
 
 @pytest.mark.parametrize(
@@ -165,35 +127,6 @@ def test_a_continuation_during_the_resume_is_not_lost(
     assert state.steps == {"first": "completed", "fetch": "completed", "refund": refund, "notify": notify}
     expected = {"send_mail": ("notify", "by hand"), "refund": ("refund", "R-5.0")}
     assert state.variables[f"_workflow.result.{expected[tool][0]}"] == expected[tool][1]
-
-
-def test_a_call_that_ends_after_the_resume_is_recorded_at_the_steps_new_index(old_client: Client, task: str) -> None:
-    client = old_client.deployed(version(FIRST, FETCH, CORRECTED_REFUND, BOOK, NOTIFY))
-    client.tool_raises("refund", "closed")
-    old_client.during("send_mail", lambda: client.resume(task))
-
-    continuation = old_client.call_tool("send_mail", {"text": "by hand"}, task=task)
-
-    assert continuation.recorded
-    assert continuation.steps == {
-        "first": "completed",
-        "fetch": "completed",
-        "refund": "failed",
-        "book": "pending",
-        "notify": "completed",
-    }
-    assert client.task(task).variables["_workflow.result.notify"] == "by hand"
-
-
-def test_removed_arguments_of_a_workflow_are_ignored(baton: Connect) -> None:
-    old_client = baton(version(FETCH, NOTIFY, arguments=(ORDER_ID, Argument("note"))))
-    old_client.tool_raises("send_mail", "no")
-    task = old_client.get_prompt("refund_order", {**ORDER, "note": "sorry"}).task_id
-
-    run = old_client.deployed(version(FETCH, NOTIFY)).resume(task)
-
-    assert run.completed
-    assert run.messages[0].text.endswith("Arguments:\n- order_id: A-17")
 
 
 def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:

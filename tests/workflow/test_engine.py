@@ -3,24 +3,19 @@
 The host is scripted. The store is the real one over an in-memory DynamoDB, with injected faults.
 """
 
-import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from msgspec import structs
 
 from mcp_baton import Fetch, ToolStep
-from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable
+from mcp_baton.exceptions import OutcomeUnknown
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import (
-    LEASE_MS,
-    RENEW_MS,
     Claim,
-    NewTask,
     StepStatus,
     TaskRecord,
     TaskStatus,
@@ -31,13 +26,12 @@ from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing.store import TABLE
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.tools.outcomes import FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch, matching_step
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
+from mcp_baton.workflow.ended_run import EndedRun, Persisted
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
-    DeadlineExceeded,
     SchemaMismatch,
     StepFailed,
     UnresolvableParams,
@@ -47,11 +41,10 @@ from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.run_input import RunInput
 from mcp_baton.workflow.run_task import take_task
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output
-from mcp_baton.workflow.step_run import StepRun, UnreadResource
+from mcp_baton.workflow.step_run import UnreadResource
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
 from tests.memory_dynamodb import memory_database
-from tests.noise import noise
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 OWNER = "kim"
@@ -86,10 +79,6 @@ CHECKED = workflow(*(step.replace(checkpoint=step.name == "a") for step in THREE
 RUN_INPUT = RunInput({"id": "7"}, {"id": "7"}, OWNER)
 
 
-def fail(error: str) -> Behaviour:
-    return lambda _arguments, _variables: Failed(error)
-
-
 def give(value: Json) -> Behaviour:
     return lambda _arguments, _variables: Succeeded(value)
 
@@ -105,22 +94,6 @@ def stored_task(store: TaskStore, run: EndedRun) -> TaskRecord:
 
 def statuses(task: TaskRecord) -> list[str]:
     return [step["status"] for step in steps_of(task)]
-
-
-@pytest.mark.parametrize("step_count", [0, 1, 2])
-def test_with_too_little_time_a_run_pauses_before_it_announces_the_next_step(
-    store: DynamoDBStore, step_count: int
-) -> None:
-    host = ScriptedHost(starts=step_count, resources={"docs://x": "x"})
-    steps = [step.replace(resources=["docs://x"]) for step in THREE.steps]
-
-    run = WorkflowRun(host, store, workflow(*steps), RUN_INPUT).start()
-
-    blocked = THREE.steps[step_count]
-    pause = DeadlineExceeded(blocked.name, blocked.tool or "")
-    assert (run.pauses, run.blocked) == ((pause,), (StepRun(steps[step_count], stop=pause),))
-    assert pauses_of(stored_task(store, run)) == (pause.to_json(),)
-    assert [entry.split()[0] for entry in host.log] == ["announce", "read", "call"] * step_count
 
 
 @pytest.mark.parametrize(
@@ -221,66 +194,6 @@ def test_an_unreadable_resource_after_the_tool_does_not_fail_the_step(
     assert stored_task(store, run).status is TaskStatus.COMPLETED
 
 
-READ_FIRST = workflow(Fetch("r", resources=["docs://{id}", "docs://b"]), ToolStep("b", tool="change"))
-
-
-def test_a_resume_fetches_the_resources_of_steps_without_a_tool_again(store: DynamoDBStore) -> None:
-    host = ScriptedHost({"change": fail("no")}, resources={"docs://7": "seven", "docs://b": "b"})
-    task = paused_task(store, host, READ_FIRST)
-    host.resources = {"docs://b": "b, changed"}
-
-    run = WorkflowRun(host, store, READ_FIRST, RUN_INPUT).resume(task)
-
-    assert (run.pause, run.traces[0].replayed) == (None, True)
-    assert run.traces[0].resources == (
-        UnreadResource("docs://7", "there is no resource docs://7"),
-        text_at("docs://b", "b, changed"),
-    )
-
-
-def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBStore) -> None:
-    host = ScriptedHost({"change": fail("no")}, resources={"docs://7": "seven", "docs://b": "b"})
-    task = paused_task(store, host, READ_FIRST)
-    host.starts = 0
-
-    run = WorkflowRun(host, store, READ_FIRST, RUN_INPUT).resume(task)
-
-    assert run.pause == DeadlineExceeded("b", "change")
-    assert host.log == []
-    assert run.traces[0].resources == tuple(
-        UnreadResource(uri, "too little time is left") for uri in ("docs://7", "docs://b")
-    )
-
-
-def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(store: DynamoDBStore) -> None:
-    host = ScriptedHost({"finish": fail("no")})
-    recording = RecordingStore(store, host)
-    steps = workflow(
-        ToolStep("a", tool="make"),
-        ToolStep("b", tool="change", checkpoint=True),
-        ToolStep("c", tool="finish", checkpoint=True),
-    )
-
-    run = WorkflowRun(host, recording, steps, RUN_INPUT).start()
-
-    verbs = [entry for entry in host.log if not entry.startswith("announce")]
-    assert verbs == ["create", "call make {}", "call change {}", "write", "call finish {}", "write"]
-    assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a", "b"], ["c"]]
-    assert statuses(stored_task(store, run)) == ["completed", "completed", "failed"]
-
-
-def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBStore) -> None:
-    host = ScriptedHost()
-    recording = RecordingStore(store, host, {2: StoreUnavailable("down")})
-
-    run = WorkflowRun(
-        host, recording, workflow(ToolStep("a", tool="make", checkpoint=True), ToolStep("b", tool="b")), RUN_INPUT
-    ).start()
-
-    assert (run.persisted, stored_task(store, run).status) == (True, TaskStatus.COMPLETED)
-    assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"]]
-
-
 UNKNOWN = OutcomeUnknown("no answer came")
 
 
@@ -310,39 +223,6 @@ def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
     assert task.variables["_workflow.result.a"] == result
 
 
-def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(store: DynamoDBStore) -> None:
-    host = ScriptedHost({"a": give({"from": noise(6_500_000)})})
-    recording = RecordingStore(store, host, {2: UNKNOWN})
-    steps = workflow(*(ToolStep(name, tool=name, checkpoint=True) for name in "abc"))
-
-    run = WorkflowRun(host, recording, steps, RUN_INPUT).start()
-
-    assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"], ["c"], []]
-    assert run.last_write == LastWrite(oversized=frozenset({"_workflow.result.a"}))
-
-
-@pytest.mark.parametrize(
-    ("cancelling_tool", "failures", "persisted"),
-    [("a", {2: UNKNOWN}, "unknown"), ("b", {2: UNKNOWN, 3: StoreUnavailable("down")}, False)],
-)
-def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
-    store: DynamoDBStore, cancelling_tool: str, failures: dict[int, Exception], persisted: Persisted
-) -> None:
-    def cancel_task(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
-        store.cancel(OWNER, recording.created[0].task_id)
-        clock.s += 2
-        return Succeeded(None)
-
-    clock = Clock()
-    host = ScriptedHost({cancelling_tool: cancel_task})
-    recording = RecordingStore(store, host, failures)
-    steps = workflow(*(ToolStep(name, tool=name, checkpoint=True) for name in "abc"))
-
-    run = WorkflowRun(host, recording, steps, RUN_INPUT, clock=clock).start()
-
-    assert (run.persisted, run.over) == (persisted, TaskOver(TaskStatus.CANCELLED))
-
-
 @pytest.mark.parametrize(
     ("changes", "stop"),
     [
@@ -366,17 +246,6 @@ def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
 
     assert (run.over, run.persisted) == (stop, True)
     assert verbs(host) == ["create", "call", "write"]
-
-
-@pytest.mark.parametrize("is_stored", [True, False])
-def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBStore, is_stored: bool) -> None:
-    """The checkpoint is written in both cases. In the first case, no step has run since."""
-    other_task = store.create(NewTask(OWNER, {}))
-    host = ScriptedHost(starts=1 if is_stored else 2)
-
-    run = WorkflowRun(host, RecordingStore(store, host, {3: ClaimLost(other_task)}), CHECKED, RUN_INPUT).start()
-
-    assert (run.over, run.persisted) == (Superseded(), is_stored)
 
 
 def test_results_of_a_checkpoint_are_written_once(store: DynamoDBStore) -> None:
@@ -435,22 +304,6 @@ def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
     assert pauses_of(task) == (run.pause.to_json(),)
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable("down"), StoreError("full")])
-def test_a_failed_last_write_does_not_change_the_reply(
-    store: DynamoDBStore, caplog: pytest.LogCaptureFixture, error: Exception
-) -> None:
-    host = ScriptedHost({"finish": fail("no")})
-
-    with caplog.at_level(logging.ERROR):
-        run = WorkflowRun(host, RecordingStore(store, host, {2: error}), THREE, RUN_INPUT).start()
-
-    task = stored_task(store, run)
-    assert (run.persisted, list(run.statuses.values())) == (False, [COMPLETED, COMPLETED, FAILED])
-    assert run.pause == StepFailed("c", "no", False, "finish")
-    assert (task.status, statuses(task)) == (TaskStatus.WORKING, ["pending"] * 3)
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
-
-
 def paused_task(store: DynamoDBStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
     """Return a paused task that a resume has claimed."""
     run = WorkflowRun(host, store, definition, RUN_INPUT).start()
@@ -477,125 +330,5 @@ def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Wo
     return structs.replace(task, variables=variables)
 
 
-def test_a_run_that_has_ended_does_not_renew_its_claim(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = ScriptedHost()
-    recording = RecordingStore(store, host)
-    WorkflowRun(host, recording, THREE, RUN_INPUT).start()
-    request_count = recording.requests
-    monkeypatch.setattr(recording, "now_ms", lambda: store.now_ms() + LEASE_MS)
-    assert host.pulse() == RENEW_MS / 1000
-    assert recording.requests == request_count
-
-
-def test_a_task_that_was_cancelled_during_a_run_stays_cancelled(store: DynamoDBStore) -> None:
-    def cancel_task(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
-        store.cancel(OWNER, recording.created[0].task_id)
-        return Succeeded({"from": "x"})
-
-    host = ScriptedHost({"make": cancel_task})
-
-    recording = RecordingStore(store, host)
-
-    run = WorkflowRun(host, recording, THREE, RUN_INPUT).start()
-
-    assert (run.persisted, run.over) == (False, TaskOver(TaskStatus.CANCELLED))
-    assert run.task is not None
-    assert run.task.status is TaskStatus.CANCELLED
-    assert statuses(stored_task(store, run)) == ["pending"] * 3
-
-
-@dataclass
-class Clock:
-    """A clock that only tools advance, seconds."""
-
-    s: float = 50.0
-
-    def __call__(self) -> float:
-        return self.s
-
-    def passing(self, seconds: float) -> Behaviour:
-        """Return a tool that takes this long."""
-
-        def work(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
-            self.s += seconds
-            return Succeeded({"from": "it"})
-
-        return work
-
-
 def verbs(host: ScriptedHost) -> list[str]:
     return [entry.split()[0] for entry in host.log if not entry.startswith("announce")]
-
-
-@pytest.mark.parametrize(
-    ("first_s", "second_s", "checked_steps"),
-    [(1.9, 0.0, []), (2.0, 0.0, ["b"]), (1.0, 1.0, ["c"]), (2.0, 1.9, ["b"]), (2.0, 2.0, ["b", "c"])],
-)
-def test_a_run_checks_its_task_after_two_seconds(
-    store: DynamoDBStore, first_s: float, second_s: float, checked_steps: list[str]
-) -> None:
-    clock = Clock()
-    host = ScriptedHost({"make": clock.passing(first_s), "change": clock.passing(second_s)})
-
-    run = WorkflowRun(host, RecordingStore(store, host), THREE, RUN_INPUT, clock=clock).start()
-
-    steps = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "read_status"]
-    assert (steps, run.over, run.persisted) == (checked_steps, None, True)
-
-
-def test_a_checkpoint_renews_the_claim(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    host = ScriptedHost({"make": clock.passing(5)})
-    monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: round(clock() * 1000))
-    recording = RecordingStore(store, host)
-    steps = workflow(ToolStep("a", tool="make", checkpoint=True), ToolStep("b", tool="change"))
-
-    WorkflowRun(host, recording, steps, RUN_INPUT, clock=clock).start()
-
-    assert verbs(host) == ["create", "call", "write", "call", "write"]
-    claim, (checkpoint, last_batch) = recording.created[0].claim, recording.batches
-    assert claim is not None
-    assert checkpoint.claim == structs.replace(claim, until_ms=claim.until_ms + 5_000)
-    assert (checkpoint.release, last_batch.release) == (False, True)
-
-
-def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
-    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-    host = ScriptedHost({"make": clock.passing(LEASE_MS / 1000 - 4)})
-    monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: store.now_ms() + round(clock() * 1000))
-
-    run = WorkflowRun(
-        host, RecordingStore(store, host, {2: StoreUnavailable("down")}), THREE, RUN_INPUT, clock=clock
-    ).start()
-
-    assert verbs(host) == ["create", "call", "renew", "write"]
-    assert (run.pause, run.persisted) == (DeadlineExceeded("b", "change"), True)
-
-
-@pytest.mark.parametrize("is_down", [True, False])
-def test_a_tool_starts_after_a_slow_resource_only_if_the_claim_can_be_renewed(
-    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch, is_down: bool
-) -> None:
-    clock = Clock()
-    host = ScriptedHost()
-
-    def slow_read(uri: str) -> Sequence[FetchedResource]:
-        host.pulse()
-        clock.s += LEASE_MS / 1000 - 4
-        return [text_at(uri, "slow")]
-
-    monkeypatch.setattr(host, "read", slow_read)
-    monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: store.now_ms() + round(clock() * 1000))
-    failures = {2: StoreUnavailable("down")} if is_down else {}
-    recording = RecordingStore(store, host, failures)
-
-    run = WorkflowRun(
-        host, recording, workflow(ToolStep("a", tool="make", resources=["docs://x"])), RUN_INPUT, clock=clock
-    ).start()
-
-    expected_calls = [] if is_down else ["call"]
-    assert verbs(host) == ["create", "renew", *expected_calls, "write"]
-    assert run.pause == (DeadlineExceeded("a", "make") if is_down else None)
-    assert run.persisted is True

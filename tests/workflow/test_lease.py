@@ -3,14 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskNotFound
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStanding, TaskStatus
-from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver, lease_end
+from mcp_baton.workflow.lease import Lease, Superseded, TaskOver, lease_end
 from tests.fakes import RecordingStore
 
 TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim("me", LEASE_MS, 2))
@@ -70,32 +69,6 @@ def test_a_pulse_renews_every_fifteen_seconds() -> None:
     assert waits == [15.0, 10.0, 15.0, 1.0, 15.0]
 
 
-def test_a_pulse_says_when_the_next_renewal_is_due() -> None:
-    store, lease = new_lease()
-    store.ms = 1_000
-    assert isinstance(lease.begin(), int)
-    waits = []
-    for store.ms in (1_001, 5_000, 16_000):
-        waits.append(lease.pulse())
-    assert waits == [13.999, 10.0, 15.0]
-    assert store.store_calls == ["renew to 61000"]
-
-
-def test_a_tool_does_not_start_if_the_claim_has_ended_since_the_step_began() -> None:
-    store, lease = new_lease()
-    assert isinstance(lease.begin(), int)
-    store.fails, store.ms = StoreUnavailable("no answer"), LEASE_MS + 1  # requests before the call took this long
-    assert lease.pulse() == math.inf
-
-
-def test_a_claim_that_ends_with_the_function_is_not_renewed() -> None:
-    store, lease = new_lease(lambda: LEASE_MS - store.ms)
-    for store.ms in (15_000, 30_000, 44_000):
-        lease.pulse()
-    assert store.store_calls == []
-    assert lease.is_safe()
-
-
 def test_a_released_claim_is_not_renewed() -> None:
     store, lease = new_lease()
     store.ms, lease.released = 60_000, True
@@ -103,27 +76,11 @@ def test_a_released_claim_is_not_renewed() -> None:
     assert store.store_calls == []
 
 
-def test_a_failed_renewal_is_repeated_after_a_wait() -> None:
-    store, lease = new_lease()
-    store.fails = StoreUnavailable("down")
-    for store.ms in (15_000, 15_001, 16_999, 17_000):
-        lease.pulse()
-    assert len(store.store_calls) == 2
-    assert lease.check() is None
-
-
 @pytest.mark.parametrize(("ms", "is_safe"), [(40_000, True), (40_001, False)])
 def test_a_claim_is_not_safe_in_its_last_five_seconds(ms: int, is_safe: bool) -> None:
     store, lease = new_lease()
     store.ms = ms
     assert lease.is_safe() is is_safe
-
-
-def test_no_step_begins_if_the_claim_cannot_be_renewed() -> None:
-    store, lease = new_lease()
-    store.fails = StoreUnavailable("down")
-    store.ms = 40_001
-    assert lease.begin() is None
 
 
 @pytest.mark.parametrize("fails", [None, StoreUnavailable("down")], ids=repr)
@@ -136,13 +93,6 @@ def test_a_run_checks_its_task_after_two_seconds_and_continues_if_the_store_fail
         assert lease.check() is None
     assert store.store_calls == ["read_status", "read_status"]
     assert ("cannot be read" in caplog.text) == (fails is not None)
-
-
-def test_a_renewal_that_is_due_replaces_a_check() -> None:
-    store, lease = new_lease()
-    store.ms = 15_000
-    assert lease.check() is None
-    assert store.store_calls == ["renew to 60000"]
 
 
 @pytest.mark.parametrize(("number", "expected"), [(1, None), (2, None), (3, Superseded())])
@@ -164,24 +114,6 @@ def test_a_check_returns_what_a_pulse_has_found() -> None:
     assert store.store_calls == ["renew to 60000"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"claim": Claim("other", 90_000, 2)}, Superseded()),
-        ({"claim": Claim("other", 0, 2), "status": TaskStatus.COMPLETED}, TaskOver(TaskStatus.COMPLETED)),
-        ({"status": TaskStatus.CANCELLED}, TaskOver(TaskStatus.CANCELLED)),
-        ({}, None),
-    ],
-    ids=["taken over", "taken over and completed", "cancelled", "as it was written"],
-)
-def test_a_late_write_response_shows_that_the_task_is_over(changes: dict[str, Any], expected: Over | None) -> None:
-    store, lease = new_lease()
-    own_claim = lease.current_claim
-    lease.note_written(replace(TASK, **changes))
-    assert (lease.check(), lease.current_claim) == (expected, own_claim)
-    assert store.store_calls == []
-
-
 @pytest.mark.parametrize(("unsure", "expected"), [(False, TaskOver(None)), (True, None)])
 def test_a_task_that_may_not_exist_is_not_treated_as_deleted(unsure: bool, expected: TaskOver | None) -> None:
     store, lease = new_lease(unsure=unsure)
@@ -200,13 +132,6 @@ def test_no_tool_begins_after_a_late_renewal_response(
     assert check(lease)
     store.ms, store.takes_ms = 15_000, takes_ms
     assert lease.pulse() == wait_s
-
-
-def test_a_late_renewal_response_does_not_stop_a_running_tool() -> None:
-    store, lease = new_lease()
-    assert lease.pulse() == 15.0
-    store.ms, store.takes_ms = 15_000, 60_000
-    assert lease.pulse() == 15.0
 
 
 def test_a_run_with_an_uncertain_task_starts_nothing_after_its_claim() -> None:

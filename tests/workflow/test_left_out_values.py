@@ -73,36 +73,12 @@ def test_a_resume_with_null_empty_texts_and_defaults_keeps_the_stored_arguments(
     assert [run.paused, run.steps["reader"]] == [True, "pending"]
 
 
-def test_a_resume_names_no_value_that_equals_the_stored_one(client: Client, shop: Shop) -> None:
-    first = client.call_workflow("lend", {"title": "Walden"})
-    run = client.call_workflow("lend", {"title": "Walden", "weeks": 2, "note": None, "card": None}, first.task_id)
-
-    assert shop.calls == [("Walden", 2, None, None)] * 2
-    assert IGNORED not in run.text
-
-
-def test_a_resume_with_other_values_replaces_the_stored_arguments(client: Client, shop: Shop) -> None:
-    first = client.call_workflow("lend", {"title": "Walden", "weeks": 5, "note": "soon"})
-    run = client.call_workflow("lend", {"title": "Emma", "weeks": 3, "note": ""}, first.task_id)
-
-    assert shop.calls[1] == ("Emma", 3, "soon", None)
-    assert run.text.endswith(f"{IGNORED}note.")
-
-
 def test_the_handoff_of_a_prompt_names_ignored_values_too(client: Client, shop: Shop) -> None:
     first = client.get_prompt("lend", {"title": "Walden", "weeks": "5"})
     run = client.get_prompt("lend", {"title": "", "weeks": "2"}, first.task_id)
 
     assert shop.calls == [("Walden", 5, None, None)] * 2
     assert any(f"{IGNORED}title, weeks." in message.text for message in run.messages)
-
-
-def test_a_missing_value_at_the_start_is_an_error_that_names_it(client: Client, shop: Shop) -> None:
-    for arguments in ({"title": None, "weeks": None, "answers": None, "task_id": None}, {"task_id": ""}):
-        run = client.call_workflow("lend", arguments)
-        assert run.is_error
-        assert "missing: title" in run.text.lower()
-    assert shop.calls == []
 
 
 def test_null_at_the_start_means_left_out_also_in_fields(client: Client, shop: Shop) -> None:
@@ -112,24 +88,6 @@ def test_null_at_the_start_means_left_out_also_in_fields(client: Client, shop: S
     client.call_workflow("lend", {"title": "Walden", "weeks": None, "note": None, "card": card, "answers": answers})
 
     assert shop.calls == [("Walden", 2, None, Card(text="hello"))]
-
-
-def test_an_empty_text_is_no_answer(client: Client, shop: Shop) -> None:
-    shop.errors.clear()
-    run = client.call_workflow("lend", {"title": "Walden", "answers": {"reader": ""}})
-
-    assert run.steps["reader"] == "pending"
-    assert run.answer(reader="Kim").steps["send"] == "completed"
-    assert shop.calls[-1] == ("Kim", 3)
-
-
-def test_a_continuation_runs_what_was_sent(client: Client, shop: Shop) -> None:
-    first = client.call_workflow("lend", {"title": "Walden", "weeks": 5, "note": "soon"})
-    arguments: JsonObject = {"title": "", "weeks": 2, "note": None, "task_id": first.task_id}
-    result = client.call_tool("pack", arguments)
-
-    assert not result.is_error
-    assert shop.calls[1] == ("", 2, None, None)
 
 
 def test_null_for_an_optional_argument_of_a_plain_tool_means_left_out(client: Client, shop: Shop) -> None:

@@ -1,7 +1,5 @@
 """Steps that call a tool for each element of a list (docs/workflows.md, Lists)."""
 
-import json
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypedDict
@@ -19,10 +17,8 @@ from mcp_baton import (
     Workflow,
     constant,
     item,
-    or_default,
     step,
     step_output,
-    task_variable,
 )
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.testing import Client, connect
@@ -106,39 +102,6 @@ def variables(client: Client, task_id: str) -> dict[str, Any]:
     return dict(client.task(task_id).variables)
 
 
-def test_a_tool_is_called_for_each_element_in_order() -> None:
-    sites = Sites()
-    with connect(sites.server) as client:
-        run = client.call_workflow("report")
-        values = variables(client, run.task_id)
-
-    assert run.completed
-    assert sites.calls() == ["a", "b", "c"]
-    assert values["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
-    assert values["_workflow.result.count"] == 3
-    assert ITEMS not in values
-
-
-def test_each_element_has_its_own_idempotency_key_even_if_elements_are_equal() -> None:
-    sites = Sites()
-    sites.found_sites = ["a", "a", "b"]
-    with connect(sites.server) as client:
-        client.call_workflow("report")
-
-    assert len({key for _, key in sites.notifications}) == 3
-
-
-def test_an_empty_list_completes_the_step() -> None:
-    sites = Sites()
-    sites.found_sites = []
-    with connect(sites.server) as client:
-        run = client.call_workflow("report")
-
-        assert run.completed
-        assert variables(client, run.task_id)["_workflow.result.notify"] == []
-    assert sites.calls() == []
-
-
 @pytest.mark.parametrize(
     ("value", "error"),
     [
@@ -187,92 +150,13 @@ def test_the_other_elements_finish_if_some_fail_and_a_resume_runs_only_the_faile
     assert ITEMS not in last_values
 
 
-def test_a_view_of_the_task_counts_the_elements_that_are_done() -> None:
+def test_each_element_has_its_own_idempotency_key_even_if_elements_are_equal() -> None:
     sites = Sites()
-    sites.down_sites = {"a", "c"}
+    sites.found_sites = ["a", "a", "b"]
     with connect(sites.server) as client:
-        run = client.call_workflow("report")
-        view: Any = client.request("tasks/get", {"taskId": run.task_id})
-        show_run = client.call_workflow("report", {"task_action": "show", "task_id": run.task_id})
-        sites.down_sites = set()
-        client.call_workflow("report", task=run.task_id)
-        last_state: Any = client.request("tasks/get", {"taskId": run.task_id})
+        client.call_workflow("report")
 
-    elements = {"done": 1, "total": 3}
-    assert view["_meta"]["mcp-baton/elements"] == {"notify": elements}
-    steps: Any = show_run.structured
-    assert [step.get("elements") for step in steps["board"]["steps"]] == [None, elements, None]
-    assert "mcp-baton/elements" not in last_state["_meta"]
-
-
-def test_a_pause_names_at_most_twenty_failed_elements_and_counts_all() -> None:
-    sites = Sites(parallel=8)
-    sites.found_sites = [f"s{number}" for number in range(50)]
-    sites.down_sites = set(sites.found_sites)
-    with connect(sites.server) as client:
-        run = client.call_workflow("report")
-
-        sites.down_sites = set()
-        for to in sites.found_sites[:21]:
-            client.call_tool("notify", {"to": to, "text": "hello"}, task=run.task_id)
-        pause = client.task(run.task_id).pause
-
-    assert [entry["index"] for entry in run.pause.failed_items] == list(range(20))
-    assert run.pause.failed_count == 50
-    assert (pause.failed_count, pause.error) == (29, "29 of 50 calls failed")
-
-
-def test_the_handoff_has_one_call_for_each_open_element_and_each_call_is_recorded() -> None:
-    sites = Sites()
-    sites.down_sites = {"a", "c"}
-    with connect(sites.server) as client:
-        run = client.call_workflow("report")
-        calls = [json.loads(text) for text in re.findall(r"Call notify with (.*)", run.text)]
-        sites.down_sites = set()
-        texts = [client.call_tool("notify", call).text for call in calls]
-        state = client.task(run.task_id)
-        last_run = client.call_workflow("report", task=run.task_id)
-        values = variables(client, run.task_id)
-
-    assert [call["to"] for call in calls] == ["a", "c"]
-    assert [call["tool"] for call in run.next] == ["report"]  # the failed calls would fail again
-    assert "2 of 3 calls failed; the call for element 0" in run.text
-    assert "Recorded as a call of step 'notify': 2 of its 3 elements have results" in texts[0]
-    assert "Recorded as step 'notify'" in texts[1]
-    assert state.steps["notify"] == "completed"
-    assert not state.paused
-    assert last_run.completed
-    assert values["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
-
-
-def test_a_call_that_matches_no_open_element_is_an_extra_call() -> None:
-    sites = Sites()
-    sites.down_sites = {"c"}
-    with connect(sites.server) as client:
-        run = client.call_workflow("report")
-        for to in ("a", "z"):  # one that has a result, and one that is not in the list
-            client.call_tool("notify", {"to": to, "text": "hello"}, task=run.task_id)
-        values = variables(client, run.task_id)
-
-    assert values[ITEMS] == ["hello a", "hello b", None]
-    assert values["_workflow.extra.notify"] == "hello z"
-
-
-def test_a_list_without_elements_needs_no_arguments() -> None:
-    server = Server("s")
-
-    @server.tool
-    def mail(to: str) -> str:
-        """Mail a person."""
-        return to
-
-    @server.workflow
-    def write() -> None:
-        """Write to nobody."""
-        step("mail", each=[])(to=task_variable("nobody"))
-
-    with connect(server) as client:
-        assert client.call_workflow("write").completed
+    assert len({key for _, key in sites.notifications}) == 3
 
 
 def members(*elements: Any) -> Server:
@@ -291,22 +175,6 @@ def members(*elements: Any) -> Server:
     return server
 
 
-def test_a_call_names_an_element_of_which_nothing_is_known() -> None:
-    with connect(members({"email": "a"}, {}, {})) as client:
-        run = client.call_workflow("write")
-        bare = client.call_tool("mail", {"to": "c", "task_id": run.task_id})
-        ids = f'"{run.task_id}/mail/1", "{run.task_id}/mail/2"'
-        assert f"A call of an element of step 'mail' names it by task_id: {ids}." in bare.text
-        assert client.task(run.task_id).variables["_workflow.extra.mail"] == "hello c"
-        for index, to in [(2, "c"), (1, "b")]:
-            client.call_tool("mail", {"to": to}, task=f"{run.task_id}/mail/{index}")
-        last_run = client.call_workflow("write", task=run.task_id)
-        values = variables(client, run.task_id)
-
-    assert last_run.completed
-    assert values["_workflow.result.mail"] == ["hello a", "hello b", "hello c"]
-
-
 def test_a_call_that_repeats_that_of_an_element_is_not_recorded_in_another_one() -> None:
     with connect(members({"email": "a"}, {})) as client:
         run = client.call_workflow("write")
@@ -317,33 +185,7 @@ def test_a_call_that_repeats_that_of_an_element_is_not_recorded_in_another_one()
     assert values["_workflow.extra.mail"] == "hello a"
 
 
-def test_a_pause_says_that_one_element_has_failed_and_another_one_has_no_approval() -> None:
-    server = Server("s")
-
-    @server.tool(approval=Approval("people", message="Mail {to}?"))
-    def mail(to: str) -> str:
-        """Mail a person."""
-        raise ToolError(f"{to} has no mailbox")
-
-    @server.workflow
-    def write() -> None:
-        """Write to two people."""
-        step(mail, each=["a", "b"])(to=item())
-
-    with connect(server, owner="kim") as client:
-        run = client.call_workflow("write")
-        people = client.as_owner("ada", scopes=["people"])
-        [approval] = [entry for entry in people.approvals() if entry["arguments"] == {"to": "a"}]
-        people.approve(approval["approvalId"])
-        second_run = client.call_workflow("write", task=run.task_id)
-
-    assert second_run.pause.error == (
-        "1 of 2 calls failed; the call for element 0: a has no mailbox; 1 more was not made without approval"
-    )
-    assert (second_run.pause.failed_count, second_run.pause.unapproved_count) == (1, 1)
-
-
-def test_a_list_only_waits_for_its_approval_when_no_element_has_failed_any_more() -> None:
+def test_a_pause_says_what_failed_and_what_has_no_approval_until_only_the_approval_is_missing() -> None:
     server = Server("s")
     errors = {"a": 1}
 
@@ -368,99 +210,19 @@ def test_a_list_only_waits_for_its_approval_when_no_element_has_failed_any_more(
 
         run = client.call_workflow("write")
         approve_a()
-        client.call_workflow("write", task=run.task_id)
+        failed = client.call_workflow("write", task=run.task_id).pause
         client.call_tool("mail", {"to": "a"}, task=run.task_id)
         approve_a()
         client.call_tool("mail", {"to": "a"}, task=run.task_id)
         is_paused = client.task(run.task_id).paused
         last_run = client.call_workflow("write", task=run.task_id)
 
+    assert (failed.failed_count, failed.unapproved_count) == (1, 1)
+    assert failed.error == (
+        "1 of 2 calls failed; the call for element 0: a has no mailbox; 1 more was not made without approval"
+    )
     assert not is_paused
     assert (last_run.pause.type, last_run.pause.step) == ("approvalRequired", "mail")
-
-
-def test_a_call_that_fails_again_stays_in_the_pause_reason() -> None:
-    sites = Sites()
-    sites.down_sites = {"b", "c"}
-    with connect(sites.server) as client:
-        run = client.call_workflow("report")
-        client.call_tool("notify", {"to": "c", "text": "hello"}, task=run.task_id)
-        sites.down_sites = {"c"}
-        client.call_tool("notify", {"to": "b", "text": "hello"}, task=run.task_id)
-        pause = client.task(run.task_id).pause
-
-    assert pause is not None
-    assert pause.failed_items == [{"index": 2, "error": "c is down"}]
-    assert pause.error == "1 of 3 calls failed; the call for element 2: c is down"
-
-
-def test_only_the_element_without_the_field_fails() -> None:
-    server = Server("s")
-
-    @server.tool
-    def people() -> list[dict[str, str]]:
-        """List people."""
-        return [{"email": "a"}, {}]
-
-    @server.tool
-    def mail(to: str) -> str:
-        """Mail a person."""
-        return to
-
-    @server.workflow
-    def write() -> None:
-        """Write to all people."""
-        persons: Any = step(people)()
-        step(mail, each=persons)(to=item("email"))
-
-    with connect(server) as client:
-        run = client.call_workflow("write")
-
-    assert run.pause.failed_items == [
-        {"index": 1, "error": "no value for 'to': the element has no 'email'"},
-    ]
-
-
-def test_finished_elements_are_stored_if_the_time_runs_out(make_client: MakeClient) -> None:
-    sites, clock = Sites(), Clock()
-    client = make_client(sites.server, remaining_ms=clock)
-    sites.during_call["b"] = lambda: setattr(clock, "ms", 1_500)
-    run = client.call_tool("report")
-    first_calls, values = sites.calls(), client.variables(run.task_id)
-    clock.ms = 30_000
-    client.call_tool("report", {"task_id": run.task_id})
-
-    assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
-    assert first_calls == ["a", "b"]
-    assert values[ITEMS] == ["hello a", "hello b", None]
-    assert sites.calls() == ["c"]
-
-
-def test_the_elements_are_stored_even_if_none_of_them_has_a_result(make_client: MakeClient) -> None:
-    sites, clock = Sites(), Clock()
-    client = make_client(sites.server, remaining_ms=clock)
-    sites.down_sites = {"a"}
-    sites.during_call["a"] = lambda: setattr(clock, "ms", 5_500)
-
-    run = client.call_tool("report")
-
-    assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
-    assert client.variables(run.task_id)[ITEMS] == [None, None, None]
-
-
-def test_a_list_with_checkpoint_is_written_while_it_runs() -> None:
-    sites = Sites(checkpoint=True)
-    with connect(sites.server) as client:
-        with client.killed_after("UpdateItem"):
-            client.get_prompt("report")
-        [task] = client.tasks()
-        values = variables(client, task.task_id)
-        client.clock.advance(60)
-        run = client.call_workflow("report", task=task.task_id)
-
-    assert values[ITEMS] == ["hello a", None, None]
-    assert run.completed
-    assert sites.calls() == ["a", "b", "c"]
 
 
 def test_a_failed_call_is_retried_for_its_element() -> None:
@@ -491,26 +253,6 @@ def test_a_continuation_during_the_run_is_kept_and_its_element_is_not_called_aga
 
     assert sites.calls() == ["a", "b", "c"]
     assert client.variables(task)["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
-
-
-def test_a_list_is_completed_if_a_continuation_supplies_the_element_that_fails_in_the_run(
-    make_client: MakeClient, table: Table
-) -> None:
-    sites = Sites(checkpoint_find=True)
-    client = make_client(sites.server)
-
-    def supply() -> None:
-        continue_element(client, table, "c")
-        sites.down_sites.add("c")
-
-    sites.during_call["c"] = supply
-    run = client.call_tool("report")
-
-    assert run.statuses == ["completed", "completed", "pending"]
-    assert "pause_reason" not in run.meta
-    assert client.variables(run.task_id)["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
-    sites.down_sites.clear()
-    assert client.call_tool("report", {"task_id": run.task_id}).statuses == ["completed"] * 3
 
 
 def test_a_list_is_completed_if_a_continuation_supplies_the_element_for_which_no_time_is_left(
@@ -615,38 +357,6 @@ def test_a_workflow_function_refuses_options_of_another_kind_of_step(options: di
     with pytest.raises(WorkflowError) as error:
         server.workflow(send)
     assert cause in str(error.value)
-
-
-def test_a_list_can_have_a_condition_and_a_later_step_can_use_its_result() -> None:
-    server = Server("s")
-
-    @server.tool
-    def find(number: int) -> list[int]:
-        """Find."""
-        return list(range(number))
-
-    @server.tool
-    def double(number: int) -> int:
-        """Double."""
-        return 2 * number
-
-    @server.tool
-    def total(numbers: list[int]) -> int:
-        """Add."""
-        return sum(numbers)
-
-    @server.workflow
-    def add(number: int) -> None:
-        """Add doubles."""
-        doubles: Any = step(double, each=step(find)(number=number), parallel=4, when=number > 0)(number=item())
-        step(total)(numbers=or_default(doubles, []))
-
-    with connect(server) as client:
-        runs = [client.call_workflow("add", {"number": number}) for number in (0, 4)]
-        totals = [variables(client, run.task_id)["_workflow.result.total"] for run in runs]
-
-    assert [run.steps["double"] for run in runs] == ["skipped", "completed"]
-    assert totals == [0, 12]
 
 
 def test_the_messages_of_a_prompt_name_the_list_once() -> None:

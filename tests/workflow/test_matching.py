@@ -12,7 +12,7 @@ from mcp_baton.tasks.step_ids import StepId, parse_step_id, step_id
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField
 from mcp_baton.tools.secrets import stored_arguments
-from mcp_baton.workflow.continuation import ContinuationCall, MatchedStep, match_again, matching_step, named_step
+from mcp_baton.workflow.continuation import ContinuationCall, match_again, matching_step, named_step
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import SchemaMismatch
 from mcp_baton.workflow.plan import CallArguments, Plan
@@ -106,39 +106,6 @@ def test_only_equal_arguments_make_it_certain_which_step_is_meant(
     assert is_certain(plan(steps), ANN) is (rule in "12")
 
 
-def test_the_only_step_of_a_tool_takes_each_call() -> None:
-    for status in (PENDING, FAILED, COMPLETED):
-        assert meant(plan([(FETCH, PENDING), (TO_BOB, status)]), ANN) == "bob"
-
-
-def test_a_step_of_which_nothing_is_known_fits_a_call_only_if_neither_has_arguments() -> None:
-    steps = [(TO_ANN, COMPLETED), (ANYTHING, PENDING)]
-
-    assert (meant(plan(steps), ANN), is_certain(plan(steps), ANN)) == ("ann", True)
-    assert (meant(plan(steps), {}), is_certain(plan(steps), {})) == ("anything", True)
-
-
-def test_an_argument_is_known_once_its_step_has_a_result() -> None:
-    steps = [(TO_BOB, PENDING), (TO_FOUND, PENDING), (FETCH, COMPLETED)]
-    task_plan = plan(steps, results={"fetch": {"email": "ann"}})
-
-    assert (meant(task_plan, ANN), is_certain(task_plan, ANN)) == ("found", True)
-
-
-def test_a_prompt_argument_is_known() -> None:
-    task_plan = plan(
-        [(TO_ANN, PENDING), (ToolStep("whom", tool="mail", arguments={"to": prompt_arg("whom")}), PENDING)]
-    )
-
-    assert meant(task_plan, BOB) == "whom"
-
-
-def test_a_call_that_omits_a_known_argument_is_not_equal() -> None:
-    task_plan = plan([(TO_BOB, PENDING), (TO_ANN, PENDING)])
-
-    assert (meant(task_plan, {"to": "ann"}), is_certain(task_plan, {"to": "ann"})) == ("bob", False)
-
-
 REFUSED: Any = {PAUSE_REASONS: [SchemaMismatch("bob", (), (InvalidField("to", "no such person"),), "mail").to_json()]}
 
 
@@ -171,20 +138,6 @@ def test_calls_with_secrets_are_compared_by_their_other_arguments(status: StepSt
     assert (meant(task_plan, call), is_certain(task_plan, call)) == ("ann", True)
 
 
-def test_numbers_that_clients_write_differently_are_equal() -> None:
-    amounts = [
-        (ToolStep(f"a{amount}", tool="mail", arguments={"n": constant(amount)}), PENDING) for amount in (20, 30.0)
-    ]
-
-    assert meant(plan(amounts), {"n": 30}) == "a30.0"
-
-
-def test_a_filled_constant_is_compared_after_filling() -> None:
-    filled = ToolStep("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})
-
-    assert meant(plan([(TO_CARL, PENDING), (filled, PENDING)]), BOB) == "filled"
-
-
 # Names
 
 
@@ -209,13 +162,6 @@ def test_a_name_that_is_no_step_with_this_tool_is_ignored(name: str) -> None:
     assert named_step(NAMED, "mail", StepId("t")) is None
 
 
-def test_an_element_of_a_completed_list_can_be_named() -> None:
-    task_plan = plan([(TO_ALL, COMPLETED)], results={"all": [1, 2]})
-
-    assert named_step(task_plan, "mail", parse_step_id("t/all/1")) == MatchedStep(0, task_plan.steps[0], 1)
-    assert named_step(task_plan, "mail", parse_step_id("t/all/2")) is None
-
-
 # Lost races
 
 
@@ -228,22 +174,12 @@ def test_a_call_keeps_its_step_while_the_step_is_open() -> None:
     assert again(plan([(TO_BOB, PENDING), (TO_ANN, FAILED)]), BOB, step_id("t", "ann")) == "ann"
 
 
-def test_a_call_keeps_a_step_that_an_equal_call_has_completed_because_both_have_one_key() -> None:
-    assert again(plan([(TO_ANN, COMPLETED), (TO_ANN_AGAIN, PENDING)]), ANN, step_id("t", "ann")) == "ann"
-
-
 def test_a_call_whose_step_another_call_has_completed_is_decided_again() -> None:
     task_plan = plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": BOB})
 
     assert again(task_plan, ANN, step_id("t", "ann")) == "carl"
     assert again(task_plan, ANN, step_id("t", "ann"), is_fixed=True) == "ann"
     assert again(plan([(TO_ANN, SKIPPED), (TO_CARL, PENDING)]), ANN, step_id("t", "ann")) == "carl"
-
-
-def test_a_call_of_a_step_that_is_gone_is_decided_again() -> None:
-    assert again(plan([(TO_ANN, PENDING)]), ANN, step_id("t", "gone")) == "ann"
-    assert again(plan([(TO_ANN, PENDING)]), ANN, step_id("t", "gone"), is_fixed=True) is None
-    assert again(plan([(TO_ANN, PENDING)]), ANN, None, is_fixed=True) is None
 
 
 def equal(left: Any, right: Any) -> bool:

@@ -2,10 +2,10 @@
 a continuation means). Here each combination with the features of steps goes through the real handler.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Literal
-from urllib.parse import quote
 
 import pytest
 
@@ -27,7 +27,6 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.testing import Client, JsonRpcError, Result, connect
 
 RESULT, EXTRA = "_workflow.result.", "_workflow.extra."
-ODD_NAME = "mail/to 100% é\u2028"
 
 
 class Post:
@@ -123,6 +122,15 @@ def started(post: Post, client: Client, way: str = "tool") -> Task:
     return Task(client, run.task_id)
 
 
+@contextmanager
+def begun(*steps: ToolStep, broken: Sequence[str] = (), **options: Any) -> Iterator[tuple[Post, Client, Task]]:
+    """Start a workflow of these steps, of which mails with the texts in `broken` fail."""
+    post = Post([FETCH, *steps], **options)
+    post.broken.update(broken)
+    with connect(post.server, owner="kim") as client:
+        yield post, client, started(post, client)
+
+
 @pytest.mark.parametrize("era", ["2025", "2026"])
 @pytest.mark.parametrize("in_meta", [True, False])
 def test_a_call_is_recorded_as_the_step_that_it_names(era: Literal["2025", "2026"], way: str, *, in_meta: bool) -> None:
@@ -144,29 +152,11 @@ def test_a_call_is_recorded_as_the_step_that_it_names(era: Literal["2025", "2026
         assert sent.get("io.modelcontextprotocol/related-task") == ({"taskId": task.id} if era == "2025" else None)
 
 
-def test_the_suggested_calls_name_their_steps_and_work_as_they_are() -> None:
-    post = Post([FETCH, missing(ODD_NAME), mail("last")])
-    with connect(post.server) as client:
-        run = client.call_workflow("write")
-        path = quote(ODD_NAME, safe="")
-        assert f'"task_id": "{run.task_id}/{path}"' in run.text
-        [call, resume] = run.next
-        assert call == {"tool": "mail", "arguments": {"to": "<missing: to>", "task_id": f"{run.task_id}/{path}"}}
-        meta: Any = client.request("tasks/get", {"taskId": run.task_id}, {"mcp-baton/next": True})["_meta"]
-        assert meta["mcp-baton/next"][0]["task_id"] == f"{run.task_id}/{path}"
-        client.call_tool("mail", {**call["arguments"], "to": "eve"})
-        done = client.call_workflow("write", resume["arguments"])
-        assert done.completed
-        assert client.task(run.task_id).variables[f"{RESULT}{ODD_NAME}"] == "mailed eve"
-
-
 @pytest.mark.parametrize(
     "name", ["", "nothing", "fetch", "second/0", "all", "all/3", "all/01", "second/", 'x". Call "y']
 )
 def test_a_name_that_is_no_step_with_this_tool_is_ignored_and_quoted(name: str) -> None:
-    post = Post([FETCH, missing("first"), mail("second", "ann"), LIST])
-    with connect(post.server) as client:
-        task = started(post, client)
+    with begun(missing("first"), mail("second", "ann"), LIST) as (_, client, task):
         result = client.call_tool("mail", {"to": "ann", "task_id": f"{task.id}/{name}"})
         assert task.statuses == ["completed", "pending", "completed", "pending"]
         assert result.meta["ignored_step"] == name
@@ -191,9 +181,7 @@ def test_every_place_that_takes_a_task_id_takes_that_of_a_step_and_uses_the_task
 
 
 def test_two_places_may_name_one_task_but_not_two_steps() -> None:
-    post = Post([FETCH, missing("first"), missing("second")])
-    with connect(post.server) as client:
-        task = started(post, client)
+    with begun(missing("first"), missing("second")) as (post, client, task):
         call = {"to": "eve", "task_id": f"{task.id}/second"}
         refused = client.call_tool("mail", call, task=f"{task.id}/first")
         assert (refused.is_error, post.keys) == (True, [])
@@ -205,9 +193,7 @@ def test_two_places_may_name_one_task_but_not_two_steps() -> None:
 
 
 def test_a_named_call_replaces_the_result_of_a_completed_step_if_it_succeeds() -> None:
-    post = Post([FETCH, mail("first"), missing("second")])
-    with connect(post.server) as client:
-        task = started(post, client)
+    with begun(mail("first"), missing("second")) as (post, _, task):
         assert task.mail("eve", "first").recorded
         assert task.result("first") == "mailed eve"
         post.broken.add("joe")
@@ -217,64 +203,14 @@ def test_a_named_call_replaces_the_result_of_a_completed_step_if_it_succeeds() -
         assert task.variables[f"{EXTRA}mail"] == {"error": "no such address: joe "}
 
 
-def test_two_calls_that_name_one_step_at_once_are_both_made_and_the_last_one_stays() -> None:
-    post = Post([FETCH, missing("first"), missing("second")])
-    with connect(post.server) as client:
-        task = started(post, client)
-        client.during("mail", lambda: task.mail("inner", "first"))
-        assert task.mail("outer", "first").recorded
-        assert (task.result("first"), task.statuses) == ("mailed outer", ["completed", "completed", "pending"])
-        assert len(set(post.keys)) == 2
-
-
-def test_equal_calls_with_a_bare_id_at_once_are_one_call_with_one_key() -> None:
-    post = Post([FETCH, missing("first"), mail("ann"), mail("again", "ann")])
-    with connect(post.server) as client:
-        task = started(post, client)
-        client.during("mail", lambda: task.mail("ann"))
-        assert task.mail("ann").recorded
-        assert task.statuses == ["completed", "pending", "completed", "pending"]
-        assert len(set(post.keys)) == 1
-        task.mail("ann")
-        assert task.statuses == ["completed", "pending", "completed", "completed"]
-        assert len(set(post.keys)) == 2
-
-
-def test_the_named_step_and_the_arguments_decide_the_key() -> None:
-    post = Post([FETCH, missing("first"), missing("second")])
-    with connect(post.server) as client:
-        task = started(post, client)
-        post.broken.add("eve")
-        for name, to in [("first", "eve"), ("first", "eve"), ("second", "eve"), ("first", "joe")]:
-            task.mail(to, name)
-        client.cancel(task.id)
-        task.mail("eve", "first")
-        first, again, second, joe, late = post.keys
-        assert first == again == late
-        assert len({first, second, joe}) == 3
-
-
-def test_a_skipped_step_takes_no_call() -> None:
-    post = Post([FETCH, mail("first", when=step_output("fetch", "total") > 100), missing("second")])
-    with connect(post.server) as client:
-        task = started(post, client)
-        result = task.mail("first", "first")
-        assert "Recorded as an extra call, not as a step" in result.text
-        assert (task.statuses, task.variables[f"{EXTRA}mail"]) == (["completed", "skipped", "pending"], "mailed first")
-
-
 # Conditions
 
 
 @pytest.mark.parametrize("parallel", [1, 4])
 @pytest.mark.parametrize(("limit", "status"), [(100, "skipped"), (10, "completed")])
 def test_the_result_of_an_early_call_counts_only_if_the_condition_holds(limit: int, status: str, parallel: int) -> None:
-    steps = [FETCH, mail("first", when=step_output("fetch", "total") > limit), mail("last")]
-    post = Post(steps, parallel=parallel)
-    post.broken.add("fetch")
-    with connect(post.server) as client:
-        task = started(post, client)
-        post.keys.clear()
+    steps = [mail("first", when=step_output("fetch", "total") > limit), mail("last")]
+    with begun(*steps, broken=["fetch"], parallel=parallel) as (post, _, task):
         assert task.mail("eve", "first").recorded
         assert task.statuses[1] == "completed"
         post.broken.clear()
@@ -286,30 +222,11 @@ def test_the_result_of_an_early_call_counts_only_if_the_condition_holds(limit: i
         assert len(post.keys) == 2 - (parallel > 1)
 
 
-def test_a_call_settles_a_step_whose_condition_has_no_value_when_it_is_its_turn() -> None:
-    steps = [FETCH, mail("first", when=step_output("fetch", "missing") > 1), mail("last")]
-    post = Post(steps)
-    post.broken.add("fetch")
-    with connect(post.server) as client:
-        task = started(post, client)
-        task.mail("eve", "first")
-        post.broken.clear()
-        run = task.resume()
-        assert (run.pause.type, run.pause.step) == ("unresolvableParams", "first")
-        assert run.next[0]["arguments"]["task_id"] == f"{task.id}/first"
-        task.mail("eve", "first")
-        assert task.resume().completed
-        assert task.result("first") == "mailed eve"
-
-
 # Lists
 
 
 def test_a_call_is_recorded_as_the_element_that_it_names() -> None:
-    post = Post([FETCH, LIST])
-    post.broken |= {"bob", "carl"}
-    with connect(post.server) as client:
-        task = started(post, client)
+    with begun(LIST, broken=["bob", "carl"]) as (post, _, task):
         post.broken.add("eve")
         assert task.mail("eve", "all/0").recorded  # fails, and element 0 has a result
         assert task.variables[f"{EXTRA}mail"] == {"error": "no such address: eve "}
@@ -326,38 +243,14 @@ def test_a_call_is_recorded_as_the_element_that_it_names() -> None:
         assert task.resume().completed
 
 
-def test_each_element_has_a_key_of_its_own() -> None:
-    post = Post([FETCH, LIST])
-    post.broken |= {"bob", "carl"}
-    with connect(post.server) as client:
-        task = started(post, client)
-        for name in ("all/1", "all/1", "all/2"):
-            task.mail("bob", name)
-        first, again, other = post.keys
-        assert first == again != other
-
-
-def test_a_bare_call_that_is_no_element_says_which_elements_are_open() -> None:
-    post = Post([FETCH, LIST, missing("other")], parallel=4)
-    post.broken |= {"bob", "carl"}
-    with connect(post.server) as client:
-        task = started(post, client)
-        result = task.mail("eve")
-        assert "Recorded as step 'other'" in result.text
-        ids = f'"{task.id}/all/1", "{task.id}/all/2"'
-        assert f"A call of an element of step 'all' names it by task_id: {ids}." in result.text
-        assert "names it by" not in task.mail("eve", "other").text
-
-
 # Guards
 
 
 @pytest.fixture
 def guarded() -> Iterator[tuple[Post, Client, Task]]:
     approval = Approval("people", message="Mail {to}?", expires=timedelta(hours=1))
-    post = Post([FETCH, missing("first"), missing("second", approval=approval), mail("third")])
-    with connect(post.server, owner="kim") as client:
-        yield post, client, started(post, client)
+    with begun(missing("first"), missing("second", approval=approval), mail("third")) as task:
+        yield task
 
 
 def test_the_named_step_decides_which_approval_a_call_needs(guarded: tuple[Post, Client, Task]) -> None:
@@ -401,39 +294,11 @@ def test_a_bare_call_does_not_avoid_the_approval_of_another_step(guarded: tuple[
     assert task.statuses == ["completed", "completed", "pending", "completed"]
 
 
-def test_only_in_needs_the_turn_of_the_named_step() -> None:
-    post = Post([FETCH, missing("first"), missing("second")], only_in=["write"])
-    with connect(post.server) as client:
-        task = started(post, client)
-        early = task.mail("eve", "second")
-        assert (early.is_error, early.recorded, post.keys) == (True, False, [])
-        assert task.mail("eve", "first").recorded
-        assert task.mail("eve", "first").is_error  # it is completed
-        assert task.mail("eve", "second").recorded
-        assert task.resume().completed
-
-
 # Other states
 
 
-def test_a_call_names_a_step_of_a_workflow_in_the_background() -> None:
-    post = Post([FETCH, missing("first"), missing("second"), mail("last")], background=True)
-    with connect(post.server) as client:
-        call = client.start_task("write", {}).wait()
-        task = Task(client, str(call.result.meta["task_id"]))
-        assert call.result.meta["task_status"] == "working"
-        for name in ("second", "first"):
-            assert task.mail(f"of {name}", name).recorded
-        assert (task.result("first"), task.result("second")) == ("mailed of first", "mailed of second")
-        assert (
-            client.start_task("write", {"task_id": f"{task.id}/first"}).wait().result.meta["task_status"] == "completed"
-        )
-
-
 def test_the_name_of_a_step_of_another_definition_is_ignored() -> None:
-    post = Post([FETCH, missing("first"), missing("second")])
-    with connect(post.server) as client:
-        task = started(post, client)
+    with begun(missing("first"), missing("second")) as (post, client, task):
         renamed = post.deployed([FETCH, missing("new"), missing("second")])
         task.client = client.deployed(renamed)
         # The task has its old steps until the next run.
@@ -441,16 +306,6 @@ def test_the_name_of_a_step_of_another_definition_is_ignored() -> None:
         assert ignored.meta["ignored_step"] == "new"
         assert task.mail("joe", "second").recorded
         assert (task.result("first"), task.result("second")) == ("mailed eve", "mailed joe")
-
-
-def test_a_step_that_is_removed_during_its_call_leaves_an_extra_call() -> None:
-    post = Post([FETCH, missing("first"), missing("second")])
-    with connect(post.server) as client:
-        task = started(post, client)
-        other = client.deployed(post.deployed([FETCH, missing("second")]))
-        client.during("mail", lambda: other.call_workflow("write", task=task.id))
-        assert task.mail("eve", "first").recorded
-        assert (task.statuses, task.variables[f"{EXTRA}mail"]) == (["completed", "pending"], "mailed eve")
 
 
 def test_a_named_call_with_a_secret_is_recorded_without_it() -> None:
@@ -484,18 +339,3 @@ def test_a_secret_that_is_given_to_another_step_is_neither_stored_nor_shown(name
             task.mail(to, name, pin="4711-secret")
         assert "4711-secret" not in repr(task.variables)
         assert "4711-secret" not in repr(client.as_owner("ada", scopes=["people"]).approvals())
-
-
-@pytest.mark.parametrize("parallel", [1, 4])
-def test_calls_name_parallel_steps_in_any_order(parallel: int) -> None:
-    post = Post([FETCH, missing("first"), missing("second"), mail("last")], parallel=parallel)
-    with connect(post.server) as client:
-        task = started(post, client)
-        for name in ("second", "last", "first"):
-            assert task.mail(f"of {name}", name).recorded
-        assert [task.result(name) for name in ("first", "second", "last")] == [
-            "mailed of first",
-            "mailed of second",
-            "mailed of last",
-        ]
-        assert task.resume().completed

@@ -18,7 +18,6 @@ from mcp_baton import (
     step,
     step_output,
 )
-from mcp_baton.present.sentences import PAUSED_FOR_MODEL
 from mcp_baton.testing import Client, Connect, Era, Result, Run
 
 
@@ -95,12 +94,6 @@ def test_a_task_whose_steps_are_all_done_is_completed_without_its_secrets(baton:
     assert "<secret pin>" in "".join(message.text for message in last_runs[1].messages)
 
 
-def test_a_secret_is_needed_while_a_step_is_open(baton: Connect) -> None:
-    client = baton(secret_server())
-    run = client.call_workflow("send", {"pin": "4711"})
-    assert "Secret arguments are not stored" in client.call_tool("send", {"task_id": run.task_id}).text
-
-
 def slow_server() -> Server:
     server = Server("slow")
 
@@ -124,28 +117,6 @@ def slow_server() -> Server:
     return server
 
 
-def out_of_time(client: Client) -> Run:
-    client.during("first", lambda: client.remaining_s(5.5))
-    return client.call_workflow("flow")
-
-
-def test_a_paused_task_has_a_status_message(baton: Connect, era: Era) -> None:
-    client = baton(slow_server(), era=era)
-    run = out_of_time(client)
-    client.remaining_s(120)
-
-    def status_and_message() -> list[object]:
-        state = client.request("tasks/get", {"taskId": run.task_id})
-        return [state["status"], state.get("statusMessage")]
-
-    assert status_and_message() == ["working", PAUSED_FOR_MODEL] == ["working", "paused: waits for the model"]
-    status_during_run: list[object] = []
-    client.during("second", lambda: status_during_run.extend(status_and_message()))
-    client.call_workflow("flow", task=run.task_id)
-    assert status_during_run == ["working", None]
-    assert status_and_message() == ["completed", None]
-
-
 @pytest.mark.parametrize("task_ids", ["meta", "text"])
 def test_a_prompt_that_is_out_of_time_says_that_nothing_failed(baton: Connect, task_ids: Any) -> None:
     server = Server("named", task_ids=task_ids)
@@ -160,33 +131,6 @@ def test_a_prompt_that_is_out_of_time_says_that_nothing_failed(baton: Connect, t
         assert first == f'Call flow with {{"task_id": "{run.task_id}"}} to let the server continue.'
     else:
         assert first == "To continue the workflow, make these tool calls:"
-
-
-def test_an_unreadable_resource_is_named_instead_of_its_tool(baton: Connect, era: Era) -> None:
-    server = Server("library")
-
-    @server.tool
-    def lend(book: str) -> str:
-        return book
-
-    @server.resource("shelf://{number}")
-    def shelf(number: int) -> str:
-        raise ToolError("the shelf is locked")
-
-    step = ToolStep("three", tool=lend, arguments={"book": prompt_arg("book")}, resources=["shelf://3"])
-    book = Argument("book", required=True)
-    server.add_workflow(Workflow(name="flow", description="lend", arguments=[book], steps=[step]))
-    client = baton(server, era=era)
-    run = client.get_prompt("flow", {"book": "Emma"})
-    texts = [message.text for message in run.messages]
-    assert "The resource shelf://3 could not be read, so lend was not called: the shelf is locked" in texts
-    assert not any(text.startswith("Error from") for text in texts)
-    assert run.handoff.startswith(
-        "Step 'three' failed: the resource shelf://3 could not be read: \"the shelf is locked\". "
-        "Its tool was not called. This step is not retryable: correct the cause first.\n\n"
-    )
-    assert "\n\n1. Read the resource shelf://3, then call lend with " in run.handoff
-    assert (run.pause.resource, client.calls("lend")) == ("shelf://3", [])
 
 
 AMOUNT: dict[str, Any] = {"order_id": "A-17", "amount": 240.0}
@@ -237,23 +181,6 @@ def paused_by(client: Client, entry_point: str) -> tuple[str, str]:
     return run.task_id, run.text
 
 
-@pytest.mark.parametrize("entry_point", ["prompt", "run", "show"])
-def test_the_call_after_an_approval_completes_the_task(baton: Connect, era: Era, entry_point: str) -> None:
-    client = baton(guarded_server(), era=era)
-    kim = client.as_owner("kim", scopes=["refunds"])
-    task, text = paused_by(client, entry_point)
-
-    [approval] = kim.approvals()
-    for part in ('"Refund 240.0 EUR?"', "'refunds'", approval["expiresAt"], approval["approvalId"]):
-        assert part in text
-    assert "You cannot decide it. Tell the user" in text
-    run = follow(client, text)
-    assert (run.pause.approval_id, suggested_call(run.text)) == (approval["approvalId"], suggested_call(text))
-    kim.approve(approval["approvalId"])
-    assert follow(client, text).completed
-    assert client.task(task).status == "completed"
-
-
 @pytest.mark.parametrize("entry_point", ["prompt", "run", "show", "continuation"])
 def test_the_call_after_a_denial_ends_the_task(baton: Connect, era: Era, entry_point: str) -> None:
     client = baton(guarded_server(), era=era)
@@ -300,28 +227,6 @@ def test_a_refused_continuation_is_made_again_after_the_approval(baton: Connect,
     continuation = client.call_tool("refund", arguments)
     assert (continuation.recorded, continuation.text.splitlines()[0]) == (True, "refunded 200.0")
     assert follow(client, block_of(continuation).replace("}: the server", "} the server")).completed
-
-
-def test_a_prompt_that_does_not_name_its_task_lists_the_calls_after_the_approval(baton: Connect, era: Era) -> None:
-    client = baton(guarded_server(task_ids="meta"), era=era)
-    kim = client.as_owner("kim", scopes=["refunds"])
-    run = client.get_prompt("refund_order", {"order_id": "A-17"})
-
-    assert '\n\nAfter the approval, make these tool calls:\n\n1. Call refund with {"order_id": "A-17", ' in run.handoff
-    kim.approve(run.pause.approval_id)
-    assert client.call_tool("refund", AMOUNT, task=run.task_id).recorded
-    assert "2. Call send_mail with" in run.handoff
-
-
-def test_a_task_that_waits_for_a_person_says_so(baton: Connect, era: Era) -> None:
-    client = baton(guarded_server(), era=era)
-    task, view = paused_by(client, "show")
-    list_text = client.call_workflow("refund_order", {"task_action": "list"}).text
-    status = client.request("tasks/get", {"taskId": task})["statusMessage"]
-
-    assert view.startswith("This task of refund_order waits for a person; 1 of 3 steps done. ")
-    assert "working, paused: waits for an approval of refunds (approvalRequired) at step" in list_text
-    assert status == "paused: waits for an approval of refunds"
 
 
 def test_an_interrupted_task_suggests_that_the_server_continues_and_not_what_an_older_pause_needed(

@@ -11,15 +11,12 @@ import pytest
 from mcp_baton import (
     Context,
     ListStep,
-    Retry,
     Server,
     ToolError,
     ToolStep,
     Workflow,
-    ask_user,
     constant,
     exists,
-    fetch,
     item,
     or_default,
     step,
@@ -28,11 +25,10 @@ from mcp_baton import (
 )
 from mcp_baton.tasks.record import RENEW_MS
 from mcp_baton.tasks.variables import MAX_VARIABLES_CHANGED
-from mcp_baton.telemetry import SILENT
 from mcp_baton.testing import connect
 from mcp_baton.workflow.steps.step import Step
 from tests.sent import Requests
-from tests.support.client import Client, Clock, Table
+from tests.support.client import Client, Table
 from tests.support.handler import MakeClient
 
 BOUND_S = 20
@@ -95,17 +91,6 @@ def test_independent_steps_run_at_the_same_time(make_client: MakeClient) -> None
     assert sorted(log_texts) == ["a waits", "b waits", "c waits"]
 
 
-def test_the_reply_and_the_progress_keep_the_order_of_the_steps() -> None:
-    meeting = Meeting(1)
-    meeting.add(work("first"), work("second"), work("third"))
-    with connect(meeting.server) as client:
-        run = client.get_prompt("flow")
-
-    assert list(run.steps) == ["first", "second", "third"]
-    results = [message.text for message in run.messages if message.text.startswith("Result from")]
-    assert results == [f"Result from work: {name}" for name in ("first", "second", "third")]
-
-
 def test_at_most_as_many_steps_run_at_the_same_time_as_the_workflow_allows() -> None:
     running_count, maximum, lock = 0, 0, threading.Lock()
     server = Server("s")
@@ -127,37 +112,6 @@ def test_at_most_as_many_steps_run_at_the_same_time_as_the_workflow_allows() -> 
         assert client.call_workflow("flow").completed
 
     assert maximum == 3
-
-
-@pytest.mark.parametrize("parallel", [1, 8])
-def test_a_step_that_cannot_continue_blocks_only_the_steps_that_need_it(parallel: int) -> None:
-    meeting = Meeting()
-    meeting.errors = {"b": 1, "c": 1}
-    meeting.add(work("a"), work("b"), work("of_b", "b"), work("c"), work("of_a", "a"), parallel=parallel)
-    with connect(meeting.server) as client:
-        run = client.call_workflow("flow")
-        second_run = client.call_workflow("flow", task=run.task_id)
-
-    expected = {"a": "completed", "b": "failed", "of_b": "pending", "c": "failed", "of_a": "completed"}
-    sequential = {"a": "completed", "b": "failed", "of_b": "pending", "c": "pending", "of_a": "pending"}
-    assert run.steps == (sequential if parallel == 1 else expected)
-    assert (run.pause.type, run.pause.step) == ("toolError", "b")
-    assert second_run.completed == (parallel == 8)
-
-
-def test_a_step_waits_for_the_steps_in_after_and_for_the_tools_that_may_set_its_variables() -> None:
-    meeting = Meeting()
-    meeting.add(
-        work("sets"),
-        work("early"),
-        ToolStep("reads", {"name": task_variable("by_sets")}, tool="work"),
-        work("then", after_steps=("early", "reads")),
-    )
-    with connect(meeting.server) as client:
-        run = client.call_workflow("flow")
-
-    assert run.completed
-    assert meeting.calls[-2:] == ["sets", "then"]
 
 
 @pytest.mark.parametrize("use", ["or_default", "condition", "each"])
@@ -203,19 +157,6 @@ def test_a_step_waits_only_for_the_tools_that_declare_its_variable(use: str) -> 
     assert calls == [{"or_default": "[1]", "condition": "there", "each": "1"}[use]]
 
 
-def test_variables_of_all_calls_are_stored(make_client: MakeClient) -> None:
-    meeting = Meeting()
-    meeting.add(*(work(f"s{number}", checkpoint=number % 2 == 0) for number in range(8)))
-    client = make_client(meeting.server)
-
-    run = client.get_prompt("flow")
-
-    values = client.variables(run.task_id)
-    assert {name: values[name] for name in values if name.startswith("by_")} == {
-        f"by_s{number}": f"s{number}" for number in range(8)
-    }
-
-
 def test_calls_at_the_same_time_share_the_limit_on_variables() -> None:
     barrier, errors = threading.Barrier(2, timeout=BOUND_S), list[str]()
     server = Server("s")
@@ -241,16 +182,6 @@ def test_calls_at_the_same_time_share_the_limit_on_variables() -> None:
     assert sum(not name.startswith("_workflow.") for name in variables) == MAX_VARIABLES_CHANGED
 
 
-def test_a_failed_call_is_retried_while_others_run() -> None:
-    meeting = Meeting()
-    meeting.errors = {"b": 2}
-    meeting.add(work("a"), work("b", retry=Retry(attempts=3, first_s=0, max_s=0)), work("c"))
-    with connect(meeting.server) as client:
-        assert client.call_workflow("flow").completed
-
-    assert meeting.calls.count("b") == 3
-
-
 def test_a_run_starts_no_more_steps_after_its_task_was_cancelled(make_client: MakeClient, table: Table) -> None:
     meeting = Meeting()
     clients: list[Client] = []
@@ -268,23 +199,6 @@ def test_a_run_starts_no_more_steps_after_its_task_was_cancelled(make_client: Ma
 
     assert "The task was cancelled while this run was under way." in run.handoff
     assert "last" not in meeting.calls
-
-
-def test_no_step_starts_when_the_time_is_over(make_client: MakeClient) -> None:
-    meeting, clock = Meeting(), Clock()
-
-    @meeting.server.tool
-    def stop() -> None:
-        """Use up the time."""
-        clock.ms = 1_500
-
-    meeting.add(ToolStep("stop", tool="stop"), *(work(name, after_steps=("stop",)) for name in "bc"), parallel=2)
-    client = make_client(meeting.server, remaining_ms=clock)
-
-    run = client.get_prompt("flow")
-
-    assert run.statuses == ["completed", "pending", "pending"]
-    assert run.meta["pause_reason"] == {"type": "deadlineExceeded", "blockedStep": "b", "suggestedTool": "work"}
 
 
 def test_the_claim_is_renewed_while_calls_run_in_other_threads(make_client: MakeClient, table: Table) -> None:
@@ -343,69 +257,3 @@ def test_a_worker_runs_steps_and_elements_at_the_same_time() -> None:
     assert state.result.structured is not None
     assert state.result.structured["steps"] == [{"name": name, "status": "completed"} for name in ("a", "b", "listed")]
     assert sorted(meeting.calls) == ["a", "b", "c", "d"]
-
-
-def test_every_failed_step_is_counted_and_the_calls_of_a_list_do_not_count_as_retries(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    metrics: list[tuple[str, float]] = []
-    monkeypatch.setattr(SILENT, "add", lambda metric, value=1, **_: metrics.append((metric.name, value)))
-    meeting = Meeting()
-    meeting.errors = {"a": 1, "c": 1, "x": 1}
-    retry = Retry(attempts=2, first_s=0, max_s=0)
-    list_step = ListStep("listed", {"name": item()}, tool="work", each=constant(["x", "y", "z"]), retry=retry)
-    meeting.add(work("a"), work("b"), work("c"), list_step)
-    with connect(meeting.server) as client:
-        client.call_workflow("flow")
-
-    assert ("StepsRun", 4) in metrics
-    assert ("StepsFailed", 2) in metrics
-    assert ("StepRetries", 1) in metrics
-
-
-def test_questions_and_fetches_wait_for_the_steps_in_after() -> None:
-    server = Server("s")
-
-    @server.tool
-    def charge() -> None:
-        """Charge."""
-
-    @server.workflow(parallel=2)
-    def flow() -> None:
-        """Run."""
-        charge_step = step(charge)()
-        fetch("read", "docs://{topic}", topic="a", after=[charge_step])
-        ask_user("sure", "Sure?", after=["read"])
-
-    flow_steps = server.workflows["flow"].steps
-    assert [flow_step.after for flow_step in flow_steps] == [(), ("charge",), ("read",)]
-    assert [set(server.workflows["flow"].needs(flow_step)) for flow_step in flow_steps] == [set(), {"charge"}, {"read"}]
-
-
-def test_a_pause_lists_questions_whose_values_other_steps_have_given_meanwhile() -> None:
-    server, asked = Server("s"), threading.Event()
-
-    @server.tool
-    def find(key: str) -> str:
-        """Find."""
-        return key
-
-    @server.tool
-    def use(first: str, second: str) -> str:
-        """Use."""
-        return first + second
-
-    @server.workflow(parallel=2)
-    def flow(key: str) -> None:
-        """Flow."""
-        found = step(find)(key=key)
-        first = ask_user("first", "What comes first?")
-        second = ask_user("second", "What comes after {found}?", found=found)
-        step(use)(first=first, second=second)
-
-    with connect(server) as client:
-        client.answers(None)
-        client.during("find", lambda: asked.wait(0.2))
-        run = client.call_workflow("flow", {"key": "A"})
-        reason: Any = run.meta["pause_reason"]
-        assert [question["name"] for question in reason["questions"]] == ["first", "second"]

@@ -4,21 +4,17 @@ Pure functions decide the texts of the handoff, its placeholders and what blocks
 tests/present/test_handoff.py and tests/workflow/test_resolve.py.
 """
 
-import json
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator
 
-from mcp_baton import Argument, Context, Fetch, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Fetch, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.testing import Client, Connect, Run
 from mcp_baton.workflow.sources import Source
-from tests.support.client import Era, related_meta
-from tests.support.handler import MakeClient
 
-NEXT = "To continue the workflow, make these tool calls:"
 TIMED_OUT: dict[str, Any] = {
     "type": "toolError",
     "failedStep": "refund",
@@ -75,21 +71,6 @@ def assert_paused(client: Client, run: Run, reason: dict[str, Any], *statuses: s
     assert (task.status, task.pause.to_dict(), task.steps) == ("working", reason, steps)
 
 
-def test_the_meta_of_a_paused_run_is_exactly_task_status_steps_and_reason(make_client: MakeClient, era: Era) -> None:
-    answer = make_client(refunds_server(refund_fails), era=era).get_prompt("refund_order", {"order_id": "A-17"})
-    assert answer.meta == {
-        "task_id": answer.task_id,
-        "task_status": "working",
-        "steps": [
-            {"name": "fetch", "status": "completed"},
-            {"name": "refund", "status": "failed"},
-            {"name": "notify", "status": "pending"},
-        ],
-        "pause_reason": TIMED_OUT,
-        **related_meta(era, answer.task_id),
-    }
-
-
 def test_a_tool_error_fails_its_step_pauses_and_is_handed_off_as_documented(baton: Connect) -> None:
     guidance = "Refund no more than the order's total for {order_id}."
     client = baton(refunds_server(refund_fails, retryable=True, guidance=guidance))
@@ -111,52 +92,6 @@ def test_a_tool_error_fails_its_step_pauses_and_is_handed_off_as_documented(bato
         '   Note: Refund no more than the order\'s total for "A-17".\n\n'
         '2. Call send_mail with {"to": "kim@example.com", "text": "Refunded A-17"}'
     )
-
-
-class Transfer(BaseModel):
-    """The recipient and the amount of a transfer."""
-
-    iban: str
-    amount: Annotated[float, Field(gt=0)]
-
-
-def test_arguments_that_do_not_satisfy_the_schema_are_a_schema_mismatch(baton: Connect) -> None:
-    def refund(order_id: str, transfer: Transfer) -> str:
-        return f"{order_id} {transfer.amount}"
-
-    client = baton(refunds_server(refund, arguments={"transfer": constant({"iban": 5, "amount": -1})}))
-    paused_run = run(client)
-    problems = [item["problem"] for item in paused_run.pause.invalid_fields]
-    assert all(isinstance(problem, str) and problem for problem in problems)
-    reason = {
-        "type": "schemaMismatch",
-        "blockedStep": "refund",
-        "missingFields": ["order_id"],
-        "invalidFields": [
-            {"field": field, "problem": problem}
-            for field, problem in zip(["transfer.iban", "transfer.amount"], problems, strict=True)
-        ],
-        "suggestedTool": "refund",
-    }
-    assert_paused(client, paused_run, reason, "completed", "pending", "pending")
-    summary = paused_run.handoff.split("\n\n")[0]
-    assert all(field in summary for field in ("order_id", "transfer.iban", "transfer.amount"))
-    assert all(json.dumps(problem) in summary for problem in problems)
-    assert all(problem.endswith('; it got {"iban": 5, "amount": -1} from a constant') for problem in problems)
-    assert '"order_id": "<missing: order_id>"' in paused_run.handoff
-
-
-def test_too_little_time_to_start_a_step_is_deadline_exceeded(baton: Connect) -> None:
-    client = baton(refunds_server(refund_fails))
-    client.tool_returns("refund", None)
-    client.during("refund", lambda: client.remaining_s(5.5))
-    paused_run = run(client)
-    reason = {"type": "deadlineExceeded", "blockedStep": "notify", "suggestedTool": "send_mail"}
-    assert_paused(client, paused_run, reason, "completed", "completed", "pending")
-    assert client.task(paused_run.task_id).variables["_workflow.result.refund"] is None
-    summary, _, call = paused_run.handoff.split("\n\n")
-    assert "'notify'" in summary
-    assert call == '1. Call send_mail with {"to": "kim@example.com", "text": "Refunded A-17"}'
 
 
 @pytest.mark.parametrize(
@@ -193,19 +128,6 @@ def test_a_resource_that_cannot_be_fetched_is_a_tool_error_without_a_tool(baton:
     }
     assert paused_run.steps == {"read": "failed", "again": "pending"}
     assert client.task(paused_run.task_id).variables["_workflow.result.read"] == {"error": paused_run.pause.error}
-
-
-def test_a_step_whose_tool_asks_the_client_is_handed_off_as_a_call(baton: Connect) -> None:
-    def refund(order_id: str, amount: float, ctx: Context) -> str:
-        return str(ctx.elicit("sure", "Sure?", {"type": "object", "properties": {"sure": {"type": "boolean"}}}).action)
-
-    paused_run = run(baton(refunds_server(refund)))
-    summary, _, call, *_ = paused_run.handoff.split("\n\n")
-    assert summary.endswith("Its tool asks the client for input. Call it as below: nothing has to be corrected first.")
-    assert isinstance(paused_run.meta["pause_reason"], dict)
-    assert paused_run.meta["pause_reason"]["retryable"] is True
-    assert "correct the cause" not in summary
-    assert call.startswith("1. Call refund with ")
 
 
 def test_a_steps_arguments_are_validated_once(baton: Connect) -> None:

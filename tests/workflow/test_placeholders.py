@@ -24,7 +24,7 @@ from mcp_baton import (
 from tests.noise import noise
 from tests.questions.test_rounds import questions_and_state, talk
 from tests.sent import Requests
-from tests.support.client import Answer, Client, Clock, Era, JsonDict, Table, task_meta
+from tests.support.client import Answer, Client, Clock, Era, JsonDict, task_meta
 from tests.support.handler import MakeClient
 
 LONG = "word " * 200
@@ -117,77 +117,6 @@ def call(request: pytest.FixtureRequest) -> Call:
     return selected_call
 
 
-def test_a_tool_gets_the_large_value_of_a_placeholder(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = start_task(make_client, press)
-
-    answer = call(client, task, "print_page", text=TEXT, page=5)
-
-    assert press.prints == [{"text": f"intro {LONG}", "page": 5, "note": "", "more": None}]
-    assert answer.statuses[:2] == ["completed", "completed"]
-    assert client.variables(task)["_workflow.call.print"] == {"text": f"intro {LONG}", "page": 5}
-
-
-def test_a_placeholder_is_replaced_before_validation(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = start_task(make_client, press)
-
-    answer = call(client, task, "print_page", text="short", page=NUMBER, more="<prompt arg copies>")
-    without_task = client.call_tool("print_page", {"text": TEXT, "page": 5})
-
-    assert "isError" not in answer.result
-    # In a call without a task, nothing can replace a placeholder.
-    assert without_task.result["isError"] is True
-    assert [(row["text"], row["page"], row["more"]) for row in press.prints] == [("short", 5, 3)]
-
-
-def test_a_call_with_placeholders_equals_the_call_with_their_values(
-    make_client: MakeClient, press: Press, call: Call
-) -> None:
-    client, task = start_task(make_client, press)
-
-    call(client, task, "print_page", text=TEXT, page=NUMBER)
-    call(client, task, "print_page", text=f"intro {LONG}", page=5)
-
-    assert len(set(press.keys)) == 1
-    assert "_workflow.extra.print_page" not in client.variables(task)
-
-
-def test_a_call_with_placeholders_is_recorded_as_the_step_that_its_values_match(
-    make_client: MakeClient, press: Press, call: Call
-) -> None:
-    client, task = start_task(make_client, press, workflow="pair")
-    assert call(client, task, "print_page", text=TEXT, page=NUMBER).statuses == ["completed", "pending", "completed"]
-
-
-def test_a_call_with_a_placeholder_without_a_value_is_not_made(
-    make_client: MakeClient, press: Press, call: Call, table: Table
-) -> None:
-    client, task = start_task(make_client, press)
-    item_before = table.item(task)
-
-    answer = call(client, task, "print_page", text="<missing: text>", page=5)
-
-    [block] = answer.result["content"]
-    *notes, refusal = block["text"].split("\n\n")
-    assert answer.result["isError"]
-    assert refusal == (
-        "Nothing was run. The argument 'text' is \"<missing: text>\": a value that you must supply; give the value "
-        "itself."
-    )
-    assert notes == (["Not recorded: nothing was run."] if call is by_argument else [])
-    assert (answer.meta["recorded"], answer.meta["record_error"]) == (False, "nothing was run")
-    assert answer.meta["next"] == [{"tool": "publish", "arguments": {"task_id": task}}]
-    assert press.prints == []
-    assert table.item(task) == item_before
-
-
-def test_placeholders_of_a_finished_task_have_values(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = start_task(make_client, press)
-    client.task("cancel", task)
-    answer = call(client, task, "print_page", text="short", page=NUMBER)
-    assert press.prints[0]["page"] == 5
-    assert answer.meta["record_error"] == "the task is cancelled"
-
-
 def test_placeholders_of_an_unknown_task_have_no_values(make_client: MakeClient, press: Press, call: Call) -> None:
     client, task = start_task(make_client, press)
     answer = call(client.as_owner("bob"), task, "print_page", text="short", page=NUMBER)
@@ -205,24 +134,6 @@ def test_a_mirrored_parameter_is_compared_with_the_placeholder(make_client: Make
 
     assert press.prints == [{"text": f"intro {LONG}", "into": {"text": f"intro {LONG}", "pages": [5]}}]
     assert answer.meta["recorded"] is True
-
-
-@pytest.mark.parametrize("page", [5, NUMBER])
-def test_a_call_with_placeholders_keeps_its_key_over_its_rounds(
-    make_client: MakeClient, press: Press, page: object
-) -> None:
-    client, task = start_task(make_client, press, "2026")
-    press.keys.clear()
-    ask_call = talk(client, name="ask", arguments={"page": page, "task_id": task})
-
-    _, state = questions_and_state(ask_call.round())
-    answer = ask_call.round(state, SURE)
-
-    assert answer.statuses[-1] == "completed"
-    assert answer.result["structuredContent"]["result"] == "5: True"
-    assert answer.result["structuredContent"]["baton_next"].startswith("Recorded as step 'ask' (2 of 4 done). Next: ")
-    assert len(press.keys) == 2
-    assert len(set(press.keys)) == 1
 
 
 def test_a_round_is_valid_only_for_its_task(make_client: MakeClient, press: Press) -> None:
@@ -324,13 +235,6 @@ def test_next_lists_no_call_that_would_be_refused(make_client: MakeClient) -> No
     assert f'Next: call copy with {{"task_id": "{task}"}}' in answer.result["content"][-1]["text"]
 
 
-def test_a_server_can_set_the_limit_for_the_values_of_placeholders(make_client: MakeClient) -> None:
-    library, clock = Library(placeholder_bytes=1_200_000), Clock()
-    client = make_client(library.server, remaining_ms=clock)
-    assert client.call_tool("echo", {"text": LARGE}, task=write_texts(client, clock)).meta["recorded"] is True
-    assert library.prints == [1_100_000]
-
-
 def test_a_call_is_compared_with_large_values_without_reading_them(make_client: MakeClient, requests: Requests) -> None:
     library, clock = Library(), Clock()
     client = make_client(library.server, remaining_ms=clock)
@@ -342,24 +246,6 @@ def test_a_call_is_compared_with_large_values_without_reading_them(make_client: 
     assert requests.take() == ["GetItem", "GetItem", "UpdateItem"]
     assert client.call_tool("echo", {"text": "short"}, task=task).statuses == ["completed"] * 4
     assert requests.take() == ["GetItem", "UpdateItem"]
-
-
-def test_a_large_value_from_a_client_is_compared_with_the_stored_one(make_client: MakeClient) -> None:
-    library, clock = Library(), Clock()
-    client = make_client(library.server, remaining_ms=clock)
-    task = write_texts(client, clock)
-    assert client.call_tool("echo", {"text": noise(1_100_000, 1)}, task=task).statuses[2:] == ["pending", "completed"]
-    assert client.call_tool("echo", {"text": noise(9_000, 0)}, task=task).statuses[2:] == ["completed", "completed"]
-
-
-def test_a_text_that_is_not_a_placeholder_of_the_workflow_stays_a_text(make_client: MakeClient) -> None:
-    clock = Clock()
-    client = make_client(Library().server, remaining_ms=clock)
-    task = write_texts(client, clock)
-    for text in ("<output from nothing>", "<prompt arg nothing>", "<missing: nothing>", "<secret nothing>"):
-        answer = by_meta(client, task, "free", text=text)
-        assert "isError" not in answer.result
-        assert answer.result["content"][0]["text"] == text
 
 
 @pytest.mark.parametrize("size", [-1, 1.5, True, None])

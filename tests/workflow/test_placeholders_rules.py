@@ -80,20 +80,6 @@ def test_a_placeholder_of_a_handoff_is_replaced_by_its_value(source: Source, tex
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("<field 'lines' from get (step 'fetch')>", [{"id": 7}]),
-        ("<field 'of.a.0' from get (step 'again')>", 1.0),
-        ("<output from get (step 'fetch')>", {"lines": [{"id": 7}]}),
-        ("<task variable who (set by get)>", {"mail": "kim@example.com"}),
-        ("<field 'mail' from task variable who (set by get or pay)>", "kim@example.com"),
-    ],
-)
-def test_other_placeholders_are_replaced_too(text: str, value: object) -> None:
-    assert replace_in(text).arguments["a"] == value
-
-
-@pytest.mark.parametrize(
     ("text", "cause"),
     [
         ("<prompt arg note>", "started without its argument 'note'"),
@@ -163,15 +149,6 @@ def test_a_value_that_looks_like_a_secrets_placeholder_is_a_value() -> None:
     assert replace_in("<task variable who>", plan(**variables)).arguments["a"] == "<secret pin>"
 
 
-def test_every_placeholder_of_a_call_is_named() -> None:
-    result = replace_placeholders(
-        {"z": "<missing: z>", "a": "<output from pay>", "b": "<prompt arg order>"}, plan(), ROOM
-    )
-    assert [item.argument for item in result.unknown] == ["a", "z"]
-    assert unknown_text(result.unknown).count("The argument") == 2
-    assert result.arguments["b"] == "A-17"
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -197,16 +174,6 @@ def test_every_placeholder_of_a_call_is_named() -> None:
 def test_texts_that_are_no_placeholder_of_the_workflow_are_not_changed(value: object) -> None:
     result = replace_in(value)
     assert (result.arguments, result.unknown, result.names, result.digest) == ({"a": value, "b": 1}, (), (), None)
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["see <output from pay>", "<output from pay> ", ["<output from pay>"], {"text": ["at <output from pay>"]}],
-)
-def test_a_placeholder_inside_of_a_value_is_refused(value: object) -> None:
-    [unknown] = replace_in(value).unknown
-    assert (unknown.argument, unknown.placeholder) == ("a", "<output from pay>")
-    assert unknown.reason == "a placeholder inside of a value is not replaced; give the value itself"
 
 
 @pytest.mark.parametrize("task_plan", [None, plan(workflow=None)])

@@ -85,10 +85,6 @@ def expire_claim(client: Client) -> None:
     client.clock.advance(LEASE_MS / 1000 + 1)
 
 
-def charge_warning(payments: Payments) -> str:
-    return f"Step {payments.step_text('charge')} may have run twice: {INTERRUPTED}."
-
-
 def assert_done(run: Run, payments: Payments, text: str) -> None:
     assert run.completed
     assert len(payments.keys["charge"]) == 2
@@ -104,31 +100,6 @@ def test_a_resume_says_which_steps_it_may_have_repeated(client: Client, payments
     expire_claim(client)
     run = client.get_prompt("pay", task=task_of(client))
     assert_done(run, payments, run.messages[-2].text)
-
-
-def test_the_workflow_tool_says_which_steps_it_may_have_repeated(client: Client, payments: Payments) -> None:
-    expire_claim(client)
-    run = client.call_workflow("pay", task=task_of(client))
-    assert_done(run, payments, run.text)
-    structure: Any = run.structured
-    assert structure["warning"] in run.text
-
-
-def test_a_handoff_names_steps_that_may_have_run(client: Client, payments: Payments) -> None:
-    expire_claim(client)
-    payments.declines = True
-    for run in (
-        client.get_prompt("pay", task=task_of(client)),
-        client.call_workflow("pay", task=task_of(client)),
-    ):
-        text = run.text if run.structured else run.handoff
-        assert charge_warning(payments) in text
-        hint = f"Steps {payments.step_text('charge')} and 'mail' may already have run: {INTERRUPTED}. Check before"
-        assert hint in text
-        assert run.meta["may_have_run"] == [
-            {"step": "charge", "idempotency_key": payments.keys["charge"][0]},
-            {"step": "mail"},
-        ]
 
 
 @pytest.mark.parametrize("is_claimed", [True, False], ids=["while the claim lasts", "afterwards"])
@@ -159,15 +130,6 @@ def test_the_board_names_steps_that_may_have_run(client: Client, payments: Payme
     assert structure["warning"] in view.text
 
 
-def test_steps_that_may_have_run_are_named_while_they_are_open(client: Client, payments: Payments) -> None:
-    expire_claim(client)
-    payments.declines = True
-    client.call_workflow("pay", task=task_of(client))
-    client.call_workflow("pay", task=task_of(client))
-    payments.declines = False
-    assert "may have run twice" in client.call_workflow("pay", task=task_of(client)).text
-
-
 def test_without_an_interrupted_run_no_steps_are_named(payments: Payments) -> None:
     with connect(payments.server) as client:
         payments.declines = True
@@ -179,16 +141,6 @@ def test_without_an_interrupted_run_no_steps_are_named(payments: Payments) -> No
         for answer in (run, continuation, last_run):
             assert "may have" not in answer.text
             assert not {"may_have_run", "may_have_run_twice"} & answer.meta.keys()
-
-
-def test_a_run_whose_writes_failed_names_its_steps(payments: Payments) -> None:
-    with connect(payments.server) as client:
-        payments.declines = True
-        client.store.fails("UpdateItem", times=None, error="AccessDeniedException")
-        run = client.call_workflow("pay", {"order_id": "A-17"})
-        assert run.meta["persisted"] is False
-        steps = f"steps {payments.step_text('quote')} and {payments.step_text('charge')}"
-        assert f"if the server went on, it would repeat {steps}." in run.text
 
 
 def test_a_key_of_a_call_with_a_secret_is_not_shown() -> None:

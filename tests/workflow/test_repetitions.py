@@ -4,17 +4,14 @@ import logging
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Approval, Server, ToolError, ask_model, ask_user, step
-from mcp_baton.aws import compose
+from mcp_baton import Server, ToolError, ask_model, ask_user, step
 from mcp_baton.exceptions import OutcomeUnknown, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.settings import Settings
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.tasks.record import TaskRecord
@@ -23,7 +20,6 @@ from mcp_baton.testing import Client, connect
 from mcp_baton.testing.mcp_client import Era, JsonRpcError
 from mcp_baton.workflow import runs
 from mcp_baton.workflow.run_task import take_task
-from tests.support.client import Client as WireClient
 
 
 def shop(**options: Any) -> Server:
@@ -115,34 +111,6 @@ def test_a_call_while_the_first_one_runs_says_so_and_how_to_ask_again(client: Cl
     assert len(client.calls("charge")) == 1
 
 
-def test_a_default_that_is_sent_makes_no_difference_and_another_value_does(client: Client) -> None:
-    slow(client)
-    call(client, order="A")
-    assert is_repeat(call(client, order="A", amount=1))
-    assert not is_repeat(call(client, order="A", amount=2))
-    assert not is_repeat(call(client, order="B"))
-
-
-def test_null_for_an_argument_without_a_default_is_the_same_as_leaving_it_out() -> None:
-    server = Server("shop")
-
-    @server.tool
-    def charge(order: str, note: str | None = None) -> str:
-        """Charge a card."""
-        return f"{order} {note}"
-
-    @server.workflow
-    def fulfil(order: str, note: str | None = None) -> None:
-        """Fulfil an order."""
-        step(charge)(order=order, note=note)
-
-    with connect(server) as client:
-        slow(client)
-        call(client, order="A")
-        assert is_repeat(call(client, order="A", note=None))
-        assert not is_repeat(call(client, order="A", note="red"))
-
-
 @pytest.mark.parametrize(
     ("arguments", "are_equal"),
     [
@@ -220,13 +188,6 @@ def test_another_owner_starts_a_task_of_their_own(client: Client) -> None:
     slow(client)
     call(client, order="A")
     assert not is_repeat(call(client.as_owner("other"), order="A"))
-
-
-def test_new_always_starts_a_task(client: Client) -> None:
-    slow(client)
-    call(client, order="A")
-    assert not is_repeat(call(client, order="A", task_id="new"))
-    assert len(client.calls("charge")) == 2
 
 
 def test_new_is_an_error_for_the_tool_of_a_step_and_in_meta(client: Client) -> None:
@@ -366,27 +327,6 @@ def pay_back_server() -> Server:
     return server
 
 
-def test_an_equal_call_while_a_form_is_open_asks_nobody_and_a_later_round_is_the_same_call() -> None:
-    with connect(pay_back_server()) as client:
-        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
-        first = client.wire.send("tools/call", request, CAPABLE)
-        [(key, _)] = first["inputRequests"].items()
-        second, _ = client.wire.request("tools/call", request, CAPABLE)
-        assert is_repeat(second)
-        assert second["structuredContent"]["pause_reason"]["type"] == "answersRequired"  # type: ignore[index,call-overload]
-        slow_round = {"requestState": first["requestState"], "inputResponses": {key: answer(reason="late")}}
-        client.during("refund", lambda: client.clock.sleep(9))
-        client.wire.request("tools/call", {**request, **slow_round}, CAPABLE)
-        third, _ = client.wire.request("tools/call", request, CAPABLE)
-        assert is_repeat(third)
-        assert "A: late" in text(third)
-        assert len(client.calls("refund")) == 1
-
-
-def answer(**content: str) -> JsonObject:
-    return {"action": "accept", "content": content}
-
-
 def test_two_fast_calls_that_pause_for_an_answer_start_two_tasks_if_the_client_shows_no_forms() -> None:
     with connect(pay_back_server()) as client:
         request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
@@ -403,15 +343,6 @@ def test_a_task_that_a_later_call_has_named_is_not_repeated() -> None:
         first = call(client, order="A")
         task_id = first["_meta"]["task_id"]  # type: ignore[index,call-overload]
         assert call(client, task_id=task_id)["structuredContent"]["task_status"] == "completed"  # type: ignore[index,call-overload]
-        assert not is_repeat(call(client, order="A"))
-
-
-def test_a_task_with_a_recorded_call_is_not_repeated() -> None:
-    with connect(shop()) as client:
-        client.tool_raises("ship", ToolError("no stock"), times=1)
-        slow(client)
-        task_id = call(client, order="A")["_meta"]["task_id"]  # type: ignore[index,call-overload]
-        client.wire.request("tools/call", {"name": "ship", "arguments": {"order": "A"}}, {"_task_id": task_id})
         assert not is_repeat(call(client, order="A"))
 
 
@@ -484,14 +415,6 @@ def test_a_run_whose_task_could_not_be_created_leaves_nothing_that_blocks_the_ne
     assert not is_repeat(call(client, order="A"))
 
 
-def test_without_a_store_that_answers_each_call_runs(client: Client) -> None:
-    client.store.fails("UpdateItem", times=None)
-    slow(client)
-    assert "shipped A" in text(call(client, order="A"))
-    assert "shipped A" in text(call(client, order="A"))
-    assert len(client.calls("charge")) == 2
-
-
 def test_nothing_is_run_while_the_task_of_an_equal_call_cannot_be_read(client: Client) -> None:
     slow(client)
     call(client, order="A")
@@ -519,34 +442,6 @@ def test_a_start_whose_response_was_lost_is_found(client: Client, monkeypatch: p
         call(client, order="A")
     assert is_repeat(call(client, order="A"))
     assert len(client.calls("charge")) == 1
-
-
-def test_approvals_of_a_repeated_call_are_asked_for_once() -> None:
-    server = Server("shop")
-
-    @server.tool(approval=Approval("bosses"))
-    def refund(order: str) -> str:
-        """Refund an order."""
-        return order
-
-    @server.tool
-    def find(order: str) -> str:
-        """Find an order."""
-        return order
-
-    @server.workflow
-    def pay_back(order: str) -> None:
-        """Refund an order."""
-        step(refund)(order=step(find)(order=order))
-
-    with connect(server) as client:
-        boss = client.as_owner("boss", scopes=["bosses"])
-        client.during("find", lambda: client.clock.sleep(4))
-        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
-        client.wire.request("tools/call", request, {})
-        second, _ = client.wire.request("tools/call", request, {})
-        assert is_repeat(second)
-        assert len(boss.approvals()) == 1
 
 
 def background_shop() -> Server:
@@ -625,32 +520,6 @@ def test_a_background_start_whose_response_was_lost_is_found(era: Era, monkeypat
         assert (second_id, is_repeat(second)) == (first_id, True)
 
 
-@pytest.mark.parametrize("era", ["2026", "2025"])
-def test_without_a_table_each_call_runs(era: Era) -> None:
-    orders: list[str] = []
-    server = Server("shop")
-
-    @server.tool
-    def charge(order: str) -> None:
-        """Charge a card."""
-        orders.append(order)
-
-    for background in (False, True):
-
-        @server.workflow(name=f"fulfil_{background}", background=background)
-        def fulfil(order: str) -> None:
-            """Fulfil an order."""
-            step(charge)(order=order)
-
-    wire = WireClient(compose(server, Settings()), era=era)
-    for name in ("fulfil_False", "fulfil_True"):
-        for arguments in ({"order": name}, {"order": name}, {"order": name, "task_id": "new"}):
-            result = wire.call_tool(name, arguments).result
-            assert not is_repeat(result)
-            assert result["isError"] is False
-        assert orders.count(name) == 3
-
-
 def test_a_background_call_whose_workflow_a_later_call_has_named_is_not_repeated() -> None:
     with connect(background_shop(), workers="by hand") as client:
         client.tool_raises("charge", ToolError("no funds"), times=1)
@@ -665,39 +534,6 @@ def test_a_background_call_whose_workflow_a_later_call_has_named_is_not_repeated
         third_id, third = start(client)
         assert not is_repeat(third)
         assert third_id != first_id
-
-
-def test_a_background_call_whose_question_the_client_has_answered_is_not_repeated() -> None:
-    server = Server("shop")
-
-    @server.tool
-    def charge(order: str, reason: str) -> str:
-        """Charge a card."""
-        return f"charged {order}: {reason}"
-
-    @server.workflow(background=True)
-    def fulfil(order: str) -> None:
-        """Fulfil an order."""
-        step(charge)(order=order, reason=ask_user("reason", "Why?"))
-
-    with connect(server) as client:
-        task = client.start_task("fulfil", {"order": "A"})
-        assert task.status == "input_required"
-        assert client.start_task("fulfil", {"order": "A"}).task_id == task.task_id
-        task.answer({"reason": "late"})
-        client.clock.advance(9)
-        assert task.status == "completed"
-        assert client.start_task("fulfil", {"order": "A"}).task_id != task.task_id
-
-
-def test_a_background_call_and_a_plain_one_are_not_equal() -> None:
-    with connect(background_shop(), workers="by hand") as client:
-        start(client)
-        plain = client.as_owner("tester")
-        result, _ = replace(plain, era="2025").wire.request(  # without `task`, the workflow runs in the request
-            "tools/call", {"name": "fulfil", "arguments": {"order": "A"}}, {}
-        )
-        assert not is_repeat(result)
 
 
 def test_eight_equal_calls_at_once_start_one_task() -> None:

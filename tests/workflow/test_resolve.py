@@ -1,22 +1,18 @@
 """Decides whether a step can run and with which arguments, without running anything."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from mcp_baton import Fetch, ToolStep
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
-from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.pause import SchemaMismatch, UnresolvableParams, UnresolvedDependency
+from mcp_baton.workflow.pause import SchemaMismatch, UnresolvableParams
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.run import WorkflowRun
-from mcp_baton.workflow.run_input import RunInput
-from mcp_baton.workflow.sources import Found, Source, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost
 
@@ -93,26 +89,6 @@ def test_every_source_yields_its_value(source: Source, value: Json) -> None:
     assert decide(call(a=source), variables=variables) == ready({"a": value})
 
 
-def test_prompt_arguments_are_converted_as_arguments_and_stay_text_in_strings() -> None:
-    decision = decide(call(a=prompt_arg("amount"), b=constant("{amount}")), texts={"amount": "30.00"})
-
-    assert decision == ready({"a": 30.0, "b": "30.00"})
-
-
-def test_resolved_arguments_are_copies() -> None:
-    decision = decide(call(a=step_output("order"), b=step_output("order", "lines")))
-
-    assert isinstance(decision, Prepared)
-    arguments: Any = decision.arguments
-    arguments["a"]["lines"].append("changed")
-    arguments["b"][0]["sku"] = "changed"
-    assert ORDER["lines"] == [{"sku": "x"}]
-
-
-def test_a_missing_prompt_argument_is_omitted() -> None:
-    assert decide(call(a=prompt_arg("id"), b=constant(1)), texts={}) == ready({"b": 1})
-
-
 @pytest.mark.parametrize(
     ("source", "variables", "problem"),
     [
@@ -138,48 +114,12 @@ def test_an_argument_without_a_value_is_unresolvable(
     assert decision == UnresolvableParams("next", "a", "refund", problem)
 
 
-@pytest.mark.parametrize("status", [StepStatus.FAILED, StepStatus.SKIPPED, StepStatus.PENDING])
-@pytest.mark.parametrize("path", [None, "total"])
-def test_an_output_that_does_not_exist_is_an_unresolved_dependency(status: StepStatus, path: str | None) -> None:
-    decision = decide(call(a=step_output("order", path)), status=status)
-
-    assert decision == UnresolvedDependency("next", "order", "fetch", "refund")
-
-
-def test_a_lost_output_is_an_unresolved_dependency() -> None:
-    assert decide(call(a=step_output("order")), outputs={}) == UnresolvedDependency("next", "order", "fetch", "refund")
-
-
 def test_arguments_that_do_not_satisfy_the_schema_are_a_mismatch() -> None:
     verdict = Mismatch(("a", "b"), (InvalidField("c.0", "too small"),))
 
     assert decide(call(c=constant([1])), verdict=verdict) == SchemaMismatch(
         "next", ("a", "b"), (InvalidField("c.0", "too small; it got [1] from a constant"),), "refund"
     )
-
-
-LOCATED = {
-    "a step with only resources needs no schema": (
-        Fetch("next", resources=["docs://faq", "docs://{id}"]),
-        ["docs://faq", "docs://7"],
-    ),
-    "template bindings replace prompt arguments": (
-        Fetch("next", resources=["docs://{id}/{n}"], template_bindings={"id": constant("x y"), "n": constant(3)}),
-        ["docs://x%20y/3"],
-    ),
-    "a value fills only one segment": (
-        Fetch("next", resources=["docs://{t}"], template_bindings={"t": step_output("order", "topic")}),
-        ["docs://a%2Fb"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("step", "uris"), LOCATED.values(), ids=LOCATED)
-def test_uris_are_filled_from_known_values(step: Step, uris: list[str]) -> None:
-    known = situation(step)
-
-    assert decide(step, verdict=Mismatch(("a",))) is None
-    assert [known.uri_of(resource, step) for resource in step.resources] == uris
 
 
 @pytest.mark.parametrize(
@@ -211,28 +151,3 @@ def test_uris_are_filled_from_known_values(step: Step, uris: list[str]) -> None:
 )
 def test_a_uri_without_a_value_is_unresolvable(step: Step, reason: UnresolvableParams) -> None:
     assert decide(step) == reason
-
-
-def test_a_uri_that_needs_the_steps_own_output_does_not_block_it() -> None:
-    step = ToolStep(
-        "next", tool="refund", resources=["docs://{t}"], template_bindings={"t": step_output("next")}, arguments={}
-    )
-
-    assert decide(step) == ready({})
-
-
-def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
-    step = Fetch("next", resources=["docs://{t}"], template_bindings={"t": step_output("order")})
-
-    assert decide(step, status=StepStatus.FAILED) == UnresolvedDependency("next", "order", "fetch", "")
-
-
-def test_after_a_write_sources_use_the_written_variables() -> None:
-    workflow = Workflow(name="w", description="d", steps=[ToolStep("one", tool="do")])
-    run = WorkflowRun(ScriptedHost(), None, workflow, RunInput({}, {}))
-    run.use_variables(TaskVariables({"who": "ann"}))
-    assert run.known.resolve(task_variable("who")) == Found("ann")
-
-    run.use_variables(TaskVariables({"who": "ann"}))
-    run.variables["who"] = "bob"
-    assert run.known.resolve(task_variable("who")) == Found("bob")

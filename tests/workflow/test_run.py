@@ -129,54 +129,6 @@ def test_a_completed_run_stores_exactly_its_progress_and_results(baton: Connect)
     assert (task.status, task.result) == ("completed", {"completed": True, "steps_completed": 4})
 
 
-def test_a_workflow_that_is_not_durable_has_the_same_messages_and_no_task(baton: Connect) -> None:
-    client = baton(orders_server(durable=False))
-    run = client.get_prompt("refund_order", {"order_id": "A-17"})
-    assert [(message.role, message.text) for message in run.messages] == CONVERSATION
-    client.tool_raises("send_mail", "no")
-    paused_run = client.get_prompt("refund_order", {"order_id": "A-17"})
-    assert "\n\n1. Call send_mail with " in paused_run.messages[-2].text
-    assert (run.meta, paused_run.meta, client.tasks()) == ({}, {}, [])
-
-
-def test_prompt_arguments_are_converted_for_tools_but_not_in_texts(baton: Connect) -> None:
-    server = Server("s")
-
-    @server.tool
-    def echo(amount: float, tags: list[str], text: str) -> list[Any]:
-        return [amount, tags, text]
-
-    step = ToolStep(
-        "only",
-        tool=echo,
-        arguments={"amount": prompt_arg("amount"), "tags": prompt_arg("tags"), "text": constant("{amount} EUR")},
-        guidance="Not above {amount}.",
-    )
-    arguments = [Argument("amount", "EUR", type=float, default=30), Argument("tags", type=list[str], default=["a"])]
-    server.add_workflow(Workflow(name="flow", description="echo", arguments=arguments, steps=[step]))
-    client = baton(server)
-
-    default_run, explicit_run = client.get_prompt("flow"), client.get_prompt("flow", {"amount": "7", "tags": "[]"})
-
-    assert client.task(default_run.task_id).variables["_workflow.result.only"] == [30.0, ["a"], "30 EUR"]
-    assert client.task(explicit_run.task_id).variables["_workflow.result.only"] == [7.0, [], "7 EUR"]
-    assert default_run.messages[0].text.endswith('- amount: 30\n- tags: ["a"]')
-    assert 'Not above "7".' in [message.text for message in explicit_run.messages]
-
-
-def test_progress_names_each_step_at_its_start_and_the_first_notification_names_the_task(
-    make_client: MakeClient, era: Era
-) -> None:
-    client = make_client(orders_server(), era=era)
-    answer = client.get_prompt("refund_order", {"order_id": "A-17"}, meta={"progressToken": "t-1"})
-    first, *notifications = [
-        {"progressToken": "t-1", "progress": number, "total": 4, "message": f"Step {number}/4: {name}"}
-        for number, name in enumerate(["fetch", "policy", "refund", "notify"], 1)
-    ]
-    assert answer.notifications == [first | {"_meta": {"task_id": answer.task_id}}, *notifications]
-    assert answer.conversation == CONVERSATION
-
-
 @pytest.mark.parametrize(("ttl", "expected"), [(None, 3_600_000), (60_000, 60_000), (10**12, 172_800_000)])
 def test_the_client_can_choose_the_lifetime_of_a_task_up_to_the_maximum(
     make_client: MakeClient, table: Table, ttl: int | None, expected: int

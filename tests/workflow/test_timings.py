@@ -1,7 +1,5 @@
 """The timings of a task's steps in `tasks/get` (docs/http.md)."""
 
-from dataclasses import replace
-
 import pytest
 
 from mcp_baton import Server, ToolError, ToolStep, Workflow
@@ -60,15 +58,6 @@ def test_runs_continuations_and_resumes_record_the_timings_of_steps(client: Clie
         "refund": {"at": start_ms + 65_000, "ms": 3_000},
         "notify": {"at": start_ms + 128_000, "ms": 5_000},
     }
-
-
-def test_timings_are_shown_without_variables(client: Client) -> None:
-    assert set(client.task_with("none", client.get_prompt("flow").task_id).meta[TIMINGS]) == {"fetch", "refund"}
-
-
-def test_a_task_without_finished_steps_has_no_timings(client: Client) -> None:
-    hurried_client = replace(client, remaining_ms=lambda: 2_000)
-    assert TIMINGS not in client.task("get", hurried_client.get_prompt("flow").task_id).meta
 
 
 def test_remaining_calls_are_shown_on_request(client: Client, time: Time) -> None:

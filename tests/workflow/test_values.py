@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_baton import Argument, Context, Server, ToolStep, Workflow, item, step, step_output
-from mcp_baton.exceptions import ValueLost
 from mcp_baton.protocol.json import MAX_LEVELS, dumps
 from mcp_baton.testing import Connect
 from tests.support.client import Clock, begin
@@ -91,36 +90,12 @@ def test_a_value_is_passed_unchanged_to_the_task_and_to_the_next_tool(make_clien
     assert are_equal(variables["_workflow.result.echo"], EXACT)
 
 
-def test_a_variable_that_a_tool_sets_is_stored_unchanged(make_client: MakeClient) -> None:
-    server = returning("")
-
-    @server.tool
-    def keep(ctx: Context) -> bool:
-        assert ctx.task is not None
-        value_before = ctx.task.get("kept", "nothing")
-        ctx.task["kept"] = EXACT
-        return are_equal(value_before, EXACT)
-
-    client = make_client(server, remaining_ms=(clock := Clock()))
-    task = begin(client, clock)
-    assert [client.call_tool("keep", task=task).result["content"][0]["text"] for _ in "ab"] == ["false", "true"]
-    assert are_equal(client.variables(task)["kept"], EXACT)
-
-
 def test_a_result_that_a_client_supplies_is_stored_unchanged(make_client: MakeClient) -> None:
     client = make_client(returning(""), remaining_ms=(clock := Clock()))
     task = begin(client, clock)
     client.task("cancel", task, result={"values": EXACT})
     assert are_equal(client.in_era("2025").task("result", task).result["result"], {"values": EXACT})
     assert are_equal(client.in_era("2026").task("get", task).result["result"], {"values": EXACT})
-
-
-def test_a_resume_uses_stored_values_unchanged(make_client: MakeClient) -> None:
-    client = make_client(returning(EXACT), remaining_ms=(clock := Clock()))
-    task = begin(client, clock)
-    client.call_tool("t0", task=task)
-    assert client.get_prompt("flow", task=task).meta["task_status"] == "completed"
-    assert are_equal(client.variables(task)["_workflow.result.echo"], EXACT)
 
 
 def test_the_reply_and_the_log_name_a_value_that_is_too_large(
@@ -198,29 +173,6 @@ def test_a_result_that_looks_like_a_pointer_is_stored_unchanged(make_client: Mak
     client.call_tool("t0", task=task)
     assert client.get_prompt("flow", task=task).meta["task_status"] == "completed"
     assert client.variables(task)["_workflow.result.echo"] == value
-
-
-def test_reading_a_variable_that_was_not_stored_raises(make_client: MakeClient) -> None:
-    server, errors = returning(""), list[str]()
-
-    @server.tool
-    def keep(ctx: Context) -> None:
-        assert ctx.task is not None
-        ctx.task["big"] = "x" * 6_000_001
-
-    @server.tool
-    def read_variable(ctx: Context) -> None:
-        assert ctx.task is not None
-        try:
-            ctx.task["big"]
-        except ValueLost as error:
-            errors.append(str(error))
-
-    client = make_client(server, remaining_ms=(clock := Clock()))
-    task = begin(client, clock)
-    client.call_tool("keep", task=task)
-    client.call_tool("read_variable", task=task)
-    assert errors == [f"result of 6000003 bytes {EXCEEDS}"]
 
 
 def deep_server(levels: int) -> Server:

@@ -1,11 +1,9 @@
 """The step in which a call is recorded, what is stored of the call, and its idempotency key (docs/workflows.md).
 
-Pure functions make these decisions. They are tested in test_matching.py, test_stored_calls.py and test_next_calls.py in
-tests/workflow.
+Pure functions make these decisions. They are tested in test_matching.py and test_stored_calls.py in tests/workflow.
 """
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,8 +18,6 @@ from mcp_baton import (
     Workflow,
     constant,
     prompt_arg,
-    step,
-    task_variable,
 )
 from mcp_baton.workflow.steps.step import Step
 from tests.questions.test_rounds import talk
@@ -34,14 +30,12 @@ class Post:
 
     Attributes:
         failures: The number of further calls that fail.
-        meanwhile: Functions that run during the next calls, the last one first.
     """
 
     def __init__(self) -> None:
         self.keys: list[str] = []
         self.attempts: list[int] = []
         self.failures = 0
-        self.meanwhile: list[Callable[[], object]] = []
         self.server = Server("post")
         self.server.tool(self.mail)
         self.server.tool(self.ask)
@@ -52,8 +46,6 @@ class Post:
     def mail(self, ctx: Context, to: str, copies: int = 1, cc: str | None = None) -> str:  # noqa: ARG002
         self.keys.append(ctx.idempotency_key)
         self.attempts.append(ctx.attempt)
-        if self.meanwhile:
-            self.meanwhile.pop()()
         if self.failures:
             self.failures -= 1
             raise ToolError("no such address")
@@ -74,15 +66,12 @@ def mail(name: str, **options: Any) -> Step:
 
 
 WORKFLOWS: dict[str, list[Step]] = {
-    "two": [mail("ann"), mail("bob")],
     "one": [mail("ann", retry=Retry(attempts=3, first_s=0, max_s=0))],
-    "same": [mail("ann"), ToolStep("again", tool="mail", arguments={"to": constant("ann")})],
     "copies": [
         ToolStep("one", tool="mail", arguments={"to": constant("ann"), "copies": prompt_arg("copies")}),
         mail("bob"),
     ],
     "asking": [ToolStep("ask", tool="ask", arguments={"to": constant("ann")})],
-    "missing": [ToolStep("open", tool="mail"), mail("bob")],
 }
 
 
@@ -91,31 +80,6 @@ def start_task(make_client: MakeClient, workflow: str, era: Era = "2025") -> tup
     post, clock = Post(), Clock()
     client = make_client(post.server, remaining_ms=clock, era=era)
     return post, client, begin(client, clock, workflow)
-
-
-def task_values(client: Client, task: str, prefix: str = "_workflow.result.") -> dict[str, Any]:
-    variables = client.variables(task)
-    return {name.removeprefix(prefix): value for name, value in variables.items() if name.startswith(prefix)}
-
-
-def test_a_call_is_not_recorded_in_a_step_that_leaves_its_arguments_out(make_client: MakeClient) -> None:
-    server = Server("s")
-
-    @server.tool
-    def mail(to: str) -> str:
-        """Mail a person."""
-        return f"mailed to {to}"
-
-    @server.workflow
-    def write(other: str | None = None) -> None:
-        """Write two mails."""
-        step("mail", name="first")(to=task_variable("missing"))
-        step("mail", name="second")(to=other)
-
-    client = make_client(server)
-    task = client.get_prompt("write").task_id
-
-    assert client.call_tool("mail", {"to": "ann"}, task=task).statuses == ["completed", "pending"]
 
 
 @pytest.mark.parametrize("copies", [2, "2"])
@@ -129,32 +93,6 @@ def test_arguments_are_compared_as_the_tool_receives_them(make_client: MakeClien
 
     assert answer.statuses == ["completed", "pending"]
     assert post.server.tools["mail"].canonical({"to": "ann", "copies": "1", "cc": None}) == {"to": "ann"}
-
-
-def test_the_arguments_of_a_call_are_stored_until_a_run_repeats_the_step(make_client: MakeClient) -> None:
-    post, client, task = start_task(make_client, "two")
-    post.failures = 1
-
-    client.call_tool("mail", {"to": "ann", "cc": "eve"}, task=task)
-    client.call_tool("mail", {"to": "bob", "copies": 3}, task=task)
-    assert task_values(client, task, "_workflow.call.") == {
-        "ann": {"to": "ann", "cc": "eve"},
-        "bob": {"to": "bob", "copies": 3},
-    }
-
-    client.get_prompt("two", task=task)
-    assert task_values(client, task, "_workflow.call.") == {"bob": {"to": "bob", "copies": 3}}
-
-
-def test_a_resume_shows_the_call_that_was_made(make_client: MakeClient) -> None:
-    _, client, task = start_task(make_client, "missing")
-    client.call_tool("mail", {"to": "eve", "copies": 2}, task=task)
-
-    texts = [message["content"]["text"] for message in client.get_prompt("missing", task=task).result["messages"]]
-
-    assert 'Calling mail with {"to": "eve", "copies": 2}' in texts
-    assert 'Calling mail with {"to": "bob"}' in texts
-    assert not any("<missing" in text for text in texts)
 
 
 def test_attempts_resumes_and_matching_calls_have_the_steps_key(
@@ -173,38 +111,6 @@ def test_attempts_resumes_and_matching_calls_have_the_steps_key(
     assert len(keys) == 8
     [key] = set(keys)
     assert re.fullmatch(r"[0-9a-f]{32}", key)
-
-
-def test_different_calls_have_different_keys(make_client: MakeClient) -> None:
-    post, client, task = start_task(make_client, "two")
-    for name in ("ann", "bob", "eve"):
-        client.call_tool("mail", {"to": name}, task=task)  # two steps, and a call that matches neither
-    client.call_tool("mail", {"to": "ann"})  # no task
-    client.call_tool("mail", {"to": "ann"})
-    assert len(set(post.take())) == 5
-    post.failures = 3
-    other_task = client.get_prompt("one").task_id  # makes three attempts
-    client.call_tool("mail", {"to": "ann"}, task=other_task)
-    client.call_tool("mail", {"to": "eve"}, task=other_task)
-    assert len(set(post.take())) == 2
-
-
-def test_a_call_that_matches_two_steps_has_a_key_of_its_own(make_client: MakeClient) -> None:
-    post, client, task = start_task(make_client, "same")
-    first_answer = client.call_tool("mail", {"to": "ann"}, task=task)
-    second_answer = client.call_tool("mail", {"to": "ann"}, task=task)
-    assert (first_answer.statuses, second_answer.statuses) == (["completed", "pending"], ["completed", "completed"])
-    assert len(set(post.take())) == 2
-
-
-def test_a_call_with_a_steps_key_is_recorded_as_that_step(make_client: MakeClient) -> None:
-    post, client, task = start_task(make_client, "two")
-    post.meanwhile = [lambda: client.call_tool("mail", {"to": "ann"}, task=task)]
-
-    client.call_tool("mail", {"to": "ann"}, task=task)
-
-    assert len(set(post.take())) == 1
-    assert task_values(client, task) == {"ann": "mailed to ann"}
 
 
 def ask(client: Client, task: str | None, answer: Answer | None = None) -> Answer:
@@ -229,13 +135,3 @@ def test_a_call_keeps_its_key_in_all_of_its_rounds(make_client: MakeClient, with
     ask(client, None)
     ask(client, None)
     assert len(set(post.take())) == 2
-
-
-def test_a_call_that_asked_the_client_is_recorded_as_the_step_of_its_key(make_client: MakeClient) -> None:
-    post, client, task = start_task(make_client, "asking", "2026")
-
-    question = ask(client, task)
-    ask(client, task, ask(client, task))
-    assert ask(client, task, question).statuses == ["completed"]
-
-    assert len(set(post.take())) == 1

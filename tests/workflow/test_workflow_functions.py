@@ -133,18 +133,6 @@ def test_a_step_gets_its_name_from_its_tool_and_its_fields_are_sources() -> None
     assert ToolStep("a", {"x": order, "y": order["lines"][0].total}, tool="t") == ToolStep("a", sources, tool="t")
 
 
-def test_the_decorator_returns_the_function_unchanged() -> None:
-    server = library()
-
-    def borrow(title: str) -> None:
-        """Borrow a book."""
-        step(find_book)(title=title)
-
-    assert server.workflow(borrow) is borrow
-    assert server.workflow(name="again")(borrow) is borrow
-    assert list(server.workflows) == ["borrow", "again"]
-
-
 references: list[Any] = []
 """References from another workflow function."""
 

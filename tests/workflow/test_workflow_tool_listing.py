@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainValidator
 
 from mcp_baton import Argument, RegistrationError, Server, ToolStep, Workflow, WorkflowError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tools.published_schema import optional, optional_parameter
+from mcp_baton.tools.published_schema import optional_parameter
 from mcp_baton.workflow.workflow_tool import OUTPUT_SCHEMA, WorkflowTool
 
 READS, KEEPS = {"readOnlyHint": True}, {"destructiveHint": False}
@@ -90,18 +90,6 @@ def test_arguments_of_plain_types_are_described_as_in_tools() -> None:
     ]
 
 
-def test_compound_types_are_in_the_place_where_they_are_used() -> None:
-    schema: Any = workflow_tool_of(Address, list[Item], Colour).input_schema
-    address, items, colour = (schema["properties"][name] for name in ("a0", "a1", "a2"))
-    assert address == optional_parameter(
-        {"properties": {"street": {"type": "string"}}, "required": ["street"], "type": "object"}
-    )
-    assert items["items"]["properties"]["amount"] == optional({"type": "integer", "default": 1})
-    assert colour == optional_parameter({"enum": ["red"], "type": "string"})
-    plain: Any = workflow_tool_of(Address).input_schema
-    assert plain["properties"]["a0"] == address
-
-
 def test_a_type_without_a_schema_gets_an_empty_one() -> None:
     assert properties(Annotated[Any, PlainValidator(lambda value: value)], Item)[0] == ANYTHING
     assert properties(type("Odd", (), {}), int) == [ANYTHING, optional_parameter({"type": "integer"})]
@@ -126,23 +114,6 @@ def test_null_is_not_a_value_of_most_types() -> None:
 
 def test_a_custom_validator_decides_whether_null_is_valid() -> None:
     assert workflow_tool_of(Annotated[Any, AfterValidator(lambda value: value)]).without_null == frozenset()
-
-
-def test_the_definition_is_cached_until_the_workflow_changes() -> None:
-    server = server_of({})
-    server.check()
-    assert server.full_view.workflow_tool("flow") is server.full_view.workflow_tool("flow")
-    cached_tool = server.full_view.workflow_tool("flow")
-    server.workflows["flow"] = Workflow(name="flow", description="other", steps=[ToolStep("a", tool="t0")])
-    assert server.full_view.workflow_tool("flow") is not cached_tool
-
-
-@pytest.mark.parametrize("options", [{"durable": False}, {"tool": False}])
-def test_a_workflow_without_a_tool_may_have_a_tools_name(options: dict[str, Any]) -> None:
-    server = server_of({}, **options)
-    server.tool(name="flow")(lambda: None)
-    server.check()
-    assert (server.full_view.workflow_tool("flow"), server.full_view.workflow_tool_names) == (None, [])
 
 
 @pytest.mark.parametrize(("name", "target"), [("outer", "flow"), ("flow", "flow"), ("outer", "outer")])
