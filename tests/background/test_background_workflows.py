@@ -20,7 +20,7 @@ from mcp_baton.workflow.ended_run import EndedRun, LastWrite
 from mcp_baton.workflow.runs import run_workflow
 from mcp_baton.workflow.steps.step import Step
 from tests.background.stock import STEPS, Shop, call_as_task, cloud_of, result_of, state, steps_of, workflow_task_of
-from tests.support.background import Killed, call, created_task
+from tests.support.background import call, created_task
 from tests.support.client import BOUND_S, Answer, Client, Era, JsonDict, Table
 from tests.support.cloud import Cloud, Kills, has_failed, quick_table
 
@@ -376,16 +376,6 @@ def test_a_run_is_handed_over_if_its_last_write_succeeded_even_if_an_earlier_wri
 # Handovers
 
 
-def test_a_handover_is_written_before_its_event_is_dispatched(cloud: Cloud, shop: Shop) -> None:
-    """Each new worker is invoked during the dispatch, so it finds only what was written before. No client polls
-    here."""
-    cloud.at_once = True
-    call_id = call_as_task(cloud.client(), "stock")
-    assert cloud.outcomes == ["completed"] + ["handed over"] * 9
-    assert state(cloud.client(), call_id)["status"] == "completed"
-    assert shop.calls == Counter(range(1, STEPS, 2))
-
-
 def test_a_handover_whose_dispatch_failed_is_dispatched_again(cloud: Cloud) -> None:
     client, call_id, _ = start(cloud)
     cloud.refuses = 1
@@ -540,15 +530,6 @@ def test_cancelling_the_workflow_while_it_runs_ends_the_call(cloud: Cloud, shop:
     assert max(shop.calls) <= 11
 
 
-def test_cancelling_the_workflow_between_two_invocations_ends_the_call(cloud: Cloud) -> None:
-    client, call_id, task_id = start(cloud)
-    cloud.deliver()
-    client.task("cancel", task_id)
-    assert cloud.work() == ["completed"]
-    message = result_of(client, call_id)["structuredContent"]["message"]
-    assert message.startswith("This task is cancelled; 4 of 40 steps")
-
-
 @pytest.mark.parametrize("target", ["the call", "the workflow"])
 def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., Cloud], target: str) -> None:
     import asyncio
@@ -601,23 +582,6 @@ def test_a_worker_extends_its_tasks_while_it_works(
 
 
 # Crashes between two writes
-
-
-def test_a_crash_between_the_two_creations_leaves_a_workflow_that_can_be_resumed(
-    cloud: Cloud, shop: Shop, table: Table
-) -> None:
-    client = cloud.client()
-    # Two for the start and two for the workflow's own task, so the kill comes before the call's task is created.
-    cloud.kills.points = 4
-    with pytest.raises(Killed):
-        client.call_tool("stock")
-    cloud.kills.is_dead = False
-    keys = [item["sk"]["S"] for item in table.items]
-    (task_id,) = [key.removeprefix("TASK#") for key in keys if key.startswith("TASK#")]
-    assert (state(client, task_id)["status"], steps_of(client, task_id)) == ("working", ["pending"] * STEPS)
-    call_as_task(client, "stock", {"task_id": task_id})
-    cloud.work()
-    assert state(client, task_id)["status"] == "completed"
 
 
 def test_a_call_whose_task_cannot_be_created_cancels_its_workflow(

@@ -202,18 +202,6 @@ def test_an_event_that_is_not_batons_is_refused(jobs: Background, content: JsonO
         jobs.work({"batonTask": content})
 
 
-def test_a_task_does_not_expire_while_it_is_worked_on(jobs: Background, script: Script) -> None:
-    answer = jobs.client("2025").request("tools/call", {"name": "report", "arguments": {}, "task": {"ttl": 20_000}})
-    task = created_task(answer)["taskId"]
-
-    def take_long() -> None:
-        jobs.time.s += 60
-
-    script.meanwhile["report"] = take_long
-    assert jobs.work() == "completed"
-    assert jobs.status(task) == "completed"
-
-
 def test_an_event_of_an_unknown_task_is_ignored(jobs: Background) -> None:
     task = jobs.begin("report")
     assert jobs.work({"batonTask": {"owner": "bob", "taskId": task, "dispatch": 1}}) == "not found"

@@ -54,37 +54,6 @@ def test_a_task_whose_event_was_lost_is_dispatched_again_once(jobs: Background, 
     assert jobs.status(task) == "completed"
 
 
-def test_sweeps_do_not_touch_a_task_that_a_worker_holds(jobs: Background, script: Script) -> None:
-    jobs.begin("report")
-    event = jobs.queue.events[0]
-    reports = list[object]()
-    jobs.time.s += 31
-    script.meanwhile["report"] = lambda: reports.append(jobs.sweep())
-    assert jobs.work(event) == "completed"
-    assert (reports, script.take()) == ([{"looked": 1, "woken": 0}], ["report"])
-
-
-def test_a_task_whose_worker_died_is_dispatched_again_after_its_claim_has_ended(
-    jobs: Background, script: Script
-) -> None:
-    jobs.begin("report")
-    jobs.kill()
-    jobs.time.s += LEASE_S - 1
-    assert jobs.sweep()["woken"] == 0
-    jobs.time.s += 2
-    assert jobs.sweep()["woken"] == 1
-    assert (jobs.work(), script.take()) == ("completed", ["report"] * 2)
-
-
-def test_a_task_whose_workers_die_three_times_fails(jobs: Background) -> None:
-    task = jobs.begin("report")
-    for _ in range(3):
-        jobs.kill()
-        jobs.time.s += 130
-        jobs.sweep()
-    assert (jobs.head(task), jobs.queue.events) == (("failed", 3, 3), [])
-
-
 def test_a_task_without_attempts_left_fails_before_its_next_dispatch_is_due(jobs: Background) -> None:
     """The third dispatch was the last one, so the next dispatch would be due only minutes later."""
     task = jobs.begin("report")
@@ -97,17 +66,6 @@ def test_a_task_without_attempts_left_fails_before_its_next_dispatch_is_due(jobs
         jobs.time.s += LEASE_S + 1
     jobs.sweep()
     assert jobs.head(task) == ("failed", 3, 3)
-
-
-def test_a_refused_event_is_sent_by_a_later_sweep(jobs: Background) -> None:
-    jobs.queue.refuses = True
-    jobs.begin("report")
-    jobs.time.s += 31
-    jobs.sweep()
-    jobs.queue.refuses = False
-    jobs.time.s += 61
-    jobs.sweep()
-    assert (jobs.work(), jobs.sweep()) == ("completed", NOTHING)
 
 
 def test_a_task_that_waits_for_its_client_is_not_dispatched_until_the_answer(jobs: Background) -> None:

@@ -8,7 +8,6 @@ import pytest
 from mcp_baton import Callback, Context, Retry, Server, ToolStep, Wait, Workflow, constant, step
 from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import dumps
-from mcp_baton.tasks.dynamodb.items import WAKES
 from mcp_baton.tasks.record import WORKFLOW_TASK, timestamp
 from mcp_baton.telemetry import WAKE_UP_DELAY, Collector
 from tests.callbacks.test_callbacks import GREEN, Build, Shop
@@ -109,15 +108,6 @@ def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callba
     assert (jobs.work(), shop.deployed, jobs.sweep()) == ("completed", [GREEN["url"]], NOTHING)
 
 
-def test_a_sweep_ends_a_wait_that_has_timed_out(jobs: Background, shop: Shop) -> None:
-    task = waiting_task(jobs)
-    jobs.time.s += 2 * 3_600 + 1
-    assert jobs.sweep() == {"looked": 1, "woken": 1}
-    assert (jobs.work(), shop.deployed) == ("completed", [])
-    assert "timed out: no callback within 2 hours" in str(jobs.client().task("get", task).result["result"])
-    assert send(jobs, shop) == 410
-
-
 @pytest.mark.parametrize("write", range(1, 6))
 def test_a_callback_between_the_workers_last_writes_is_not_lost(jobs: Background, shop: Shop, write: int) -> None:
     """The callback arrives just before one of the writes that follow the creation of its address."""
@@ -176,36 +166,6 @@ def test_a_call_ends_at_once_if_a_client_ends_the_task_of_its_workflow(jobs: Bac
         case _:
             client.task("cancel", workflow_task)
     assert (jobs.work(), jobs.status(task)) == ("completed", "completed")
-
-
-def test_a_sleeping_workflow_continues_by_itself(background: MakeBackground) -> None:
-    server = Server("sleepy")
-
-    @server.tool
-    def ring() -> str:
-        """Ring."""
-        return "rang"
-
-    steps = [Wait("night", sleep=timedelta(hours=8)), ToolStep(ring)]
-    server.add_workflow(Workflow(name="alarm", description="set an alarm", steps=steps, background=True))
-    jobs = background(server)
-    task = jobs.begin("alarm")
-    assert jobs.work() == "waits"
-    jobs.time.s += 8 * 3_600 - 1
-    assert jobs.sweep() == NOTHING
-    jobs.time.s += 2
-    assert jobs.sweep() == {"looked": 1, "woken": 1}
-    assert (jobs.work(), jobs.status(task)) == ("completed", "completed")
-
-
-def test_a_woken_task_is_listed_once(jobs: Background, shop: Shop) -> None:
-    waiting_task(jobs)
-    send(jobs, shop)
-    scan = jobs.table.client.scan(TableName=jobs.table.name)["Items"]
-    assert len([item for item in scan if WAKES in item]) == 1
-    jobs.work()
-    scan = jobs.table.client.scan(TableName=jobs.table.name)["Items"]
-    assert [item for item in scan if "listed_in" in item] == []
 
 
 def flaky(script: Script, retry: Retry) -> Server:
@@ -317,15 +277,6 @@ def test_the_delay_after_a_lost_event_counts_from_when_its_next_dispatch_was_due
     assert (jobs.work(), shop.deployed, measured_delays(jobs)) == ("completed", [GREEN["url"]], [])
 
 
-def test_a_callback_whose_event_arrives_has_no_delay(jobs: Background, shop: Shop) -> None:
-    waiting_task(jobs)
-    jobs.time.s += 1_000
-    send(jobs, shop)
-    jobs.time.s += 31
-    jobs.work()
-    assert measured_delays(jobs) == []
-
-
 def test_the_delay_after_a_timeout_counts_from_the_end_of_the_wait(jobs: Background) -> None:
     waiting_task(jobs)
     jobs.time.s += 2 * 3_600 + 7
@@ -418,24 +369,6 @@ def nightly(background: MakeBackground, shop: Shop) -> tuple[Background, str]:
     task = jobs.begin("nightly")
     assert jobs.work() == "waits"
     return jobs, jobs.client().task("get", task).result["_meta"][WORKFLOW_TASK]
-
-
-def test_a_sweep_wakes_a_job_although_a_client_has_resumed_its_workflow(background: MakeBackground, shop: Shop) -> None:
-    """The client's resume continues the workflow, but only a worker can set when the job continues."""
-    jobs, workflow_task = nightly(background, shop)
-    send_and_die(jobs, shop)
-    jobs.client().get_prompt("nightly", task=workflow_task)
-    jobs.time.s += 31
-    assert (jobs.sweep(), jobs.work()) == ({"looked": 1, "woken": 1}, "waits")
-
-
-def test_a_repeated_callback_starts_no_worker_after_a_worker_has_read_it(
-    background: MakeBackground, shop: Shop
-) -> None:
-    """Senders repeat callbacks. Each worker that they start would cost."""
-    jobs, _ = nightly(background, shop)
-    assert (send(jobs, shop), jobs.work()) == (200, "waits")
-    assert (send(jobs, shop), jobs.queue.events) == (200, [])
 
 
 def test_a_callback_at_a_function_with_a_fast_clock_does_not_wake_a_job_whose_worker_runs(

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from mcp_baton import BatonError, Callback, Server, Settings, ToolStep, Wait, Workflow, sleep_until, step
+from mcp_baton import BatonError, Callback, Server, Settings, Wait, Workflow, sleep_until, step
 from mcp_baton.testing import Client, connect
 from mcp_baton.workflow.steps.step import Step
 
@@ -144,21 +144,6 @@ def test_a_wait_can_be_skipped_by_its_condition() -> None:
     with connect(server) as client:
         assert client.call_workflow("rest", {"tired": "false"}).steps == {"nap": "skipped"}
         assert client.call_workflow("rest", {"tired": "true"}).steps == {"nap": "pending"}
-
-
-def test_parallel_steps_run_during_a_wait() -> None:
-    server, rings = Server("both"), list[int]()
-
-    @server.tool
-    def ring() -> None:
-        """Ring."""
-        rings.append(1)
-
-    steps = [Wait("nap", sleep=timedelta(hours=1)), ToolStep(ring)]
-    server.add_workflow(Workflow(name="rest", description="rest", steps=steps, parallel=2))
-    with connect(server) as client:
-        run = client.call_workflow("rest")
-        assert (run.steps, rings) == ({"nap": "pending", "ring": "completed"}, [1])
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,6 @@ def answer(key: str) -> JsonObject:
     return {"action": "accept", "content": {"is": key}}
 
 
-def number_of(task: TaskRecord | None) -> int:
-    assert task
-    assert task.job
-    return task.job.dispatches
-
-
 def test_an_attempt_is_counted_once_if_the_response_is_lost(
     store: Store, create_job: Begin, worker: MakeClaim, losses: LostReplies
 ) -> None:

@@ -20,8 +20,6 @@ from tests.support.throttling import Virtual
 
 pytestmark = ON_MEMORY
 
-FIRST_PIECE = b'#0"'
-
 
 def bundle_bytes(task: TaskRecord, name: str) -> int:
     assert isinstance(task.source, dict)
