@@ -58,7 +58,6 @@ def kim(client: Client) -> Client:
 
 
 def waiting_ids(client: Client) -> list[str]:
-    """Return the ids of the approvals that wait for the group."""
     return [approval["approvalId"] for approval in kim(client).approvals()]
 
 
@@ -67,11 +66,23 @@ def approve_all(client: Client) -> None:
         kim(client).approve(approval_id)
 
 
+def waiting_run(baton: Connect, **options: Any) -> tuple[Bank, Client, Run]:
+    bank = Bank()
+    client = baton(bank.server, **options)
+    return bank, client, client.call_workflow("refund", ORDER)
+
+
+def waiting_call(baton: Connect, **options: Any) -> tuple[Bank, Client]:
+    """Return a client that waits for the approval of a payment outside a workflow."""
+    bank = Bank()
+    client = baton(bank.server, **options)
+    client.call_tool("pay", CALL)
+    return bank, client
+
+
 def approved_run(baton: Connect) -> tuple[Bank, Client, Run]:
     """Return a refund that has paused and was then approved."""
-    bank = Bank()
-    client = baton(bank.server)
-    run = client.call_workflow("refund", ORDER)
+    bank, client, run = waiting_run(baton)
     approve_all(client)
     return bank, client, run
 

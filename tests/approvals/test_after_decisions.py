@@ -27,12 +27,10 @@ def jobs(background: MakeBackground) -> Background:
 
     @server.tool
     def find(order: str) -> float:
-        """Find an order's amount."""
         return 250.0
 
     @server.tool(task="optional", approval=Approval("refunds", message="Refund {amount}?", expires=timedelta(hours=3)))
     def refund(amount: float) -> str:
-        """Refund an amount."""
         return f"refunded {amount}"
 
     @server.workflow(background=True)
@@ -72,7 +70,6 @@ def subscribed(jobs: Background, task: str) -> object:
 
 
 def command_line(jobs: Background) -> Remote:
-    """Return the client of `baton show --table`."""
     terminal, progress = Terminal(interactive=False), ProgressDisplay(shown=False)
     return Remote(tasks_of(store_of(jobs), "alice"), terminal, progress, lambda _seconds: None)
 

@@ -25,16 +25,25 @@ from mcp_baton import (
 )
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
-from tests.approvals.bank import CALL, ORDER, Bank, approve_all, approved_run, guarded_server, kim, waiting_ids
+from tests.approvals.bank import (
+    CALL,
+    ORDER,
+    Bank,
+    approve_all,
+    approved_run,
+    guarded_server,
+    kim,
+    waiting_call,
+    waiting_ids,
+    waiting_run,
+)
 from tests.support.approvals import approvals_of, approver, decide
 from tests.support.client import Era
 from tests.support.handler import MakeClient
 
 
 def test_a_run_pauses_and_continues_after_the_approval(baton: Connect, era: Era) -> None:
-    bank = Bank()
-    client = baton(bank.server, era=era)
-    run = client.call_workflow("refund", ORDER)
+    bank, client, run = waiting_run(baton, era=era)
     [approval] = kim(client).approvals()
 
     assert run.meta["pause_reason"] == {
@@ -52,9 +61,7 @@ def test_a_run_pauses_and_continues_after_the_approval(baton: Connect, era: Era)
 
 
 def test_a_denied_call_stays_denied_and_names_the_reason(baton: Connect, era: Era) -> None:
-    bank = Bank()
-    client = baton(bank.server, era=era)
-    run = client.call_workflow("refund", ORDER)
+    bank, client, run = waiting_run(baton, era=era)
     kim(client).deny(waiting_ids(client)[0], reason='Paid "before"')
     denied_runs = [client.call_workflow("refund", task=run.task_id) for _ in range(2)]
     direct_call = client.call_tool("pay", CALL, task=run.task_id)
@@ -69,9 +76,7 @@ def test_a_denied_call_stays_denied_and_names_the_reason(baton: Connect, era: Er
 
 
 def test_a_continuation_needs_the_approval_of_its_step_and_is_recorded_only_if_it_ran(baton: Connect, era: Era) -> None:
-    bank = Bank()
-    client = baton(bank.server, era=era)
-    run = client.call_workflow("refund", ORDER)
+    bank, client, run = waiting_run(baton, era=era)
     reply = client.call_tool("pay", CALL, task=run.task_id)
     content: Any = reply.structured
     assert (reply.is_error, reply.recorded, [content["approval"]["approvalId"]]) == (True, False, waiting_ids(client))
@@ -82,8 +87,7 @@ def test_a_continuation_needs_the_approval_of_its_step_and_is_recorded_only_if_i
 
 
 def test_a_denied_call_without_a_task_can_be_requested_again_after_its_expiry(baton: Connect) -> None:
-    client = baton(Bank().server)
-    client.call_tool("pay", CALL)
+    _, client = waiting_call(baton)
     kim(client).deny(waiting_ids(client)[0])
     assert "denied" in client.call_tool("pay", CALL).text
     assert waiting_ids(client) == []
@@ -280,8 +284,7 @@ def test_a_retry_after_the_expiry_needs_another_approval(baton: Connect) -> None
 
 
 def test_a_denied_call_of_a_task_stays_denied_after_the_expiry(baton: Connect) -> None:
-    client = baton(Bank().server)
-    run = client.call_workflow("refund", ORDER)
+    _, client, run = waiting_run(baton)
     kim(client).deny(waiting_ids(client)[0])
     client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
 
@@ -290,8 +293,7 @@ def test_a_denied_call_of_a_task_stays_denied_after_the_expiry(baton: Connect) -
 
 
 def test_an_approval_does_not_outlive_its_task(baton: Connect) -> None:
-    client = baton(Bank().server)
-    run = client.call_workflow("refund", ORDER)
+    _, client, run = waiting_run(baton)
     client.clock.advance(timedelta(hours=2, minutes=30).total_seconds())
     client.call_workflow("refund", task=run.task_id)
     [approval] = kim(client).approvals()
@@ -408,7 +410,6 @@ def test_simultaneous_requests_create_one_approval(baton: Connect) -> None:
 
 
 def list_server(elements: int, parallel: int, **options: Any) -> tuple[Server, list[str]]:
-    """Return a server whose workflow pays for each element of a list, and the list of paid orders."""
     server, payments = guarded_server()
     orders = constant([f"{number}" for number in range(elements)])
     step = ListStep("pay", {"order": item()}, tool="pay", each=orders, parallel=parallel)
@@ -497,8 +498,7 @@ def test_a_denied_element_is_not_suggested_and_the_list_waits_for_the_other_deci
 def test_a_task_says_what_became_of_its_approval(
     baton: Connect, era: Era, end: str, pause: str, sentence: str, message: str
 ) -> None:
-    client = baton(Bank().server, era=era)
-    run = client.call_workflow("refund", ORDER)
+    _, client, run = waiting_run(baton, era=era)
     if end == "expire":
         client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
     else:
@@ -595,8 +595,7 @@ def test_an_owner_has_at_most_a_hundred_waiting_approvals_of_calls_without_a_tas
 
 @pytest.mark.parametrize("end", ["cancel", "complete"])
 def test_the_end_of_the_task_withdraws_its_approval(baton: Connect, end: str) -> None:
-    client = baton(Bank().server)
-    run = client.call_workflow("refund", ORDER)
+    _, client, run = waiting_run(baton)
     [approval] = waiting_ids(client)
     client.cancel(run.task_id) if end == "cancel" else client.complete(run.task_id, {})
 
@@ -634,8 +633,7 @@ def test_a_record_names_what_the_deciding_client_says_of_itself_as_a_claim(
 
 
 def test_the_requester_does_not_see_the_address_of_the_person_who_decides(baton: Connect) -> None:
-    client = baton(Bank().server)
-    client.call_tool("pay", CALL)
+    _, client = waiting_call(baton)
     requester = client.as_owner(client.owner, scopes=["refunds"])
     decided = kim(client).approve(waiting_ids(client)[0])
     path = f"/approvals/{decided['approvalId']}"

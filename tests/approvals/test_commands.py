@@ -42,7 +42,6 @@ def baton(url: str, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def approval(baton: Run, request: pytest.FixtureRequest) -> str:
-    """The id of a new approval for each test."""
     order = request.node.name
     baton("ann", "call", "pay", f"order={order}", "amount=5")
     records = baton("kim", "approvals")[1]["approvals"]

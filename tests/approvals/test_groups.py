@@ -12,7 +12,6 @@ from tests.support.handler import MakeClient
 
 
 def in_groups(client: Client, groups: object) -> Client:
-    """Return a client for a person whose token has these groups."""
     return client.as_owner("kim").with_claims(scope="baton/use", **{"cognito:groups": groups})
 
 
@@ -56,7 +55,6 @@ def test_a_group_is_no_scope_for_tools(make_client: MakeClient) -> None:
 
     @server.tool(requires=["refunds"])
     def refund() -> str:
-        """Refund."""
         return "refunded"
 
     answer = in_groups(make_client(server), "refunds").call_tool("refund")

@@ -18,7 +18,18 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import METHODS
 from mcp_baton.testing import Client, Connect, JsonRpcError
 from mcp_baton.workflow.steps.step import Step
-from tests.approvals.bank import CALL, ORDER, REFUNDS, Bank, approve_all, guarded_server, kim, waiting_ids
+from tests.approvals.bank import (
+    CALL,
+    ORDER,
+    REFUNDS,
+    Bank,
+    approve_all,
+    guarded_server,
+    kim,
+    waiting_call,
+    waiting_ids,
+    waiting_run,
+)
 from tests.support.client import Era
 
 KNOWN_METHODS = {
@@ -38,9 +49,7 @@ def test_every_method_is_tried() -> None:
 
 @pytest.mark.parametrize("method", sorted(KNOWN_METHODS - {"subscriptions/listen"}))
 def test_no_method_decides_an_approval(baton: Connect, era: Era, method: str) -> None:
-    bank = Bank()
-    client = baton(bank.server, era=era)
-    run = client.call_workflow("refund", ORDER)
+    bank, client, run = waiting_run(baton, era=era)
     [approval] = kim(client).approvals()
     approval_id = approval["approvalId"]
     if method not in METHODS[ProtocolEra.HANDSHAKE if era == "2025" else ProtocolEra.STATELESS]:
@@ -76,9 +85,7 @@ def attempt(action: Callable[[], object]) -> None:
     ],
 )
 def test_no_argument_of_the_workflows_tool_approves(baton: Connect, era: Era, arguments: dict[str, Any]) -> None:
-    bank = Bank()
-    client = baton(bank.server, era=era)
-    run = client.call_workflow("refund", ORDER)
+    bank, client, run = waiting_run(baton, era=era)
     attempt(
         lambda: client.request("tools/call", {"name": "refund", "arguments": {"task_id": run.task_id, **arguments}})
     )
@@ -89,7 +96,6 @@ def test_no_argument_of_the_workflows_tool_approves(baton: Connect, era: Era, ar
 
 
 def every_way_to_call(client: Client, tool: str = "pay", workflow: str = "refund") -> Mapping[str, Callable[[], Any]]:
-    """Return all ways in which a client can call a tool."""
     task = client.call_workflow(workflow, ORDER).task_id
     meta = {"io.modelcontextprotocol/related-task": {"taskId": task}}
     call: JsonObject = {"name": tool, "arguments": CALL}
@@ -133,8 +139,7 @@ def test_no_way_to_call_an_included_tool_avoids_the_approval(baton: Connect, era
 
 
 def test_the_approvals_api_refuses_the_requester_and_other_groups(baton: Connect) -> None:
-    client = baton(Bank().server)
-    client.call_tool("pay", CALL)
+    _, client = waiting_call(baton)
     [approval] = waiting_ids(client)
     guessed_id = approval[:-1] + ("0" if approval[-1] != "0" else "1")
     requester = client.as_owner("tester", scopes=["refunds"])
@@ -157,15 +162,13 @@ def test_the_approvals_api_refuses_the_requester_and_other_groups(baton: Connect
     "body", [{}, {"decision": "approve"}, {"decision": "yes", "digest": "0"}, {"digest": "0" * 64}]
 )
 def test_an_incomplete_or_invalid_decision_is_refused(baton: Connect, body: dict[str, Any]) -> None:
-    client = baton(Bank().server)
-    client.call_tool("pay", CALL)
+    _, client = waiting_call(baton)
     with pytest.raises(BatonError, match="HTTP 400: d"):
         kim(client).wire.http("POST", f"/approvals/{waiting_ids(client)[0]}", body)
 
 
 def test_a_decision_with_another_digest_is_refused(baton: Connect) -> None:
-    client = baton(Bank().server)
-    client.call_tool("pay", CALL)
+    _, client = waiting_call(baton)
     target, decision = f"/approvals/{waiting_ids(client)[0]}", {"decision": "approve", "digest": "0" * 64}
     with pytest.raises(BatonError, match="HTTP 409: digest"):
         kim(client).wire.http("POST", target, decision)
@@ -287,9 +290,7 @@ def test_an_approval_covers_equal_arguments_only(
 def test_an_approval_of_a_call_with_an_equal_key_is_not_used(baton: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     # A key has 64 bits of the digest, so a requester could search for two calls with the same key.
     monkeypatch.setattr(approvals, "_key_text", lambda _call, repeat: f"{'0' * 32}{repeat:02x}")
-    bank = Bank()
-    client = baton(bank.server)
-    client.call_tool("pay", CALL)
+    bank, client = waiting_call(baton)
     approve_all(client)
 
     assert client.call_tool("pay", {**CALL, "amount": 9_000}).is_error
@@ -300,9 +301,7 @@ def test_an_approval_of_a_call_with_an_equal_key_is_not_used(baton: Connect, mon
 
 
 def test_an_approval_covers_one_step_of_one_task(baton: Connect, era: Era) -> None:
-    bank = Bank()
-    client = baton(bank.server, era=era)
-    run = client.call_workflow("refund", ORDER)
+    bank, client, run = waiting_run(baton, era=era)
     approve_all(client)
 
     for result in (
@@ -440,9 +439,7 @@ def test_the_same_secret_has_another_digest_in_another_task(baton: Connect) -> N
 
 @pytest.mark.parametrize("ended_by", ["used", "withdrawn", "expired", "denied"])
 def test_an_approval_that_has_ended_is_not_decided_again(baton: Connect, ended_by: str) -> None:
-    bank = Bank()
-    client = baton(bank.server)
-    run = client.call_workflow("refund", ORDER)
+    bank, client, run = waiting_run(baton)
     [approval] = waiting_ids(client)
     if ended_by == "used":
         approve_all(client)
@@ -464,8 +461,7 @@ def test_an_approval_that_has_ended_is_not_decided_again(baton: Connect, ended_b
 
 
 def test_no_result_shows_how_to_decide(baton: Connect, era: Era) -> None:
-    client = baton(Bank().server, era=era)
-    run = client.call_workflow("refund", ORDER)
+    _, client, run = waiting_run(baton, era=era)
     direct_call = client.call_tool("pay", CALL)
     texts = json.dumps([run.text, run.meta, direct_call.text, direct_call.structured, client.list_tools()])
 

@@ -432,27 +432,6 @@ def test_a_worker_takes_over_the_task_of_a_run_that_died(
     assert (state(client, call_id)["status"], order.payments) == ("completed", [20])
 
 
-def test_a_worker_that_loses_the_workflows_task_before_it_extends_it_waits_for_the_other_run(
-    order: Order, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order.cloud.timeout_s = 900
-    client, call_id, task_id = start(order.cloud, workflow="order", order=2)
-    extend, tasks_to_lose = DynamoDBJobStore.extend, [task_id]
-
-    def lose_claim(store: DynamoDBJobStore, task: TaskRecord, ttl_ms: int) -> TaskRecord:
-        if task.task_id not in tasks_to_lose:
-            return extend(store, task, ttl_ms)
-        tasks_to_lose.clear()
-        hold(order, task_id, seconds=40)
-        raise ClaimLost(structs.replace(task, claim=Claim("other", order.cloud.time.ms + 40_000, 2)))
-
-    monkeypatch.setattr(DynamoDBJobStore, "extend", lose_claim)
-    started_ms = order.cloud.time.ms
-    assert order.cloud.work() == ["completed"]
-    assert order.cloud.time.ms - started_ms > 40_000
-    assert (state(client, call_id)["status"], order.payments) == ("completed", [20])
-
-
 def test_a_worker_that_loses_the_calls_task_before_it_extends_it_stops(
     order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -101,15 +100,6 @@ def server(tmp_path: Path) -> Iterator[Process]:
         watchdog.start()
         stack.callback(watchdog.cancel)
         yield Process(process, gate)
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_an_idle_server_ends_with_the_signals_exit_code(server: Process, number: signal.Signals, code: int) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND_S):
-        server.send(number)
-        assert server.exit_code() == code
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", server.port), timeout=BOUND_S)
 
 
 def test_an_open_request_is_answered_before_the_server_ends(server: Process) -> None:

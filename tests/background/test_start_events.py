@@ -8,12 +8,9 @@ import pytest
 
 from mcp_baton import Server, ask_user, step
 from mcp_baton.background import creating
-from mcp_baton.background.start_events import StillStarting
-from mcp_baton.exceptions import EventError, OutcomeUnknown, StoreBusy, TaskNotFound
+from mcp_baton.exceptions import EventError, OutcomeUnknown, StoreBusy
 from mcp_baton.protocol.json import Json
-from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
-from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.testing import Client, connect
 
 DAY = timedelta(days=1)
@@ -24,12 +21,10 @@ def shop() -> Server:
 
     @server.tool
     def charge(order: str, amount: int = 1) -> str:
-        """Charge a card."""
         return f"charged {amount} for {order}"
 
     @server.tool(requires=["ship"])
     def ship(order: str) -> str:
-        """Ship an order."""
         return f"shipped {order}"
 
     @server.workflow(background=True)
@@ -124,28 +119,6 @@ def test_null_for_an_optional_argument_counts_as_left_out(client: Client) -> Non
     assert client.send_event(event())["outcome"] == "repeated"
 
 
-def test_a_killed_worker_does_not_repeat_a_tool_that_is_not_idempotent() -> None:
-    server = Server("shop")
-
-    @server.tool(task="optional", idempotent=False)
-    def charge(order: str) -> str:
-        """Charge a card."""
-        return order
-
-    @server.workflow
-    def settle(order: str) -> None:
-        """Settle an order."""
-        step(charge)(order=order)
-
-    with connect(server, workers="by hand") as client:
-        task_id = str(client.send_event(event())["taskId"])
-        with client.killed_after("charge"):
-            client.run_worker()
-        client.clock.advance(600)
-        assert client.task(task_id).status == "failed"
-        assert len(client.calls("charge")) == 1
-
-
 def test_an_event_whose_slow_delivery_died_after_it_cancelled_its_task_starts_the_workflow(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,23 +178,6 @@ def unconfirmed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, str]]
             patch.setattr(DynamoDBStartStore, "confirm", lambda *_: None)
             job_id = str(client.send_event(event())["taskId"])
         yield client, job_id
-
-
-def test_a_delivery_that_stood_still_after_it_found_no_task_starts_nothing(
-    unconfirmed: tuple[Client, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, job_id = unconfirmed
-    get = DynamoDBStore.get
-
-    def find_nothing_and_stand_still(*_: object) -> TaskRecord:
-        monkeypatch.setattr(DynamoDBStore, "get", get)
-        client.clock.advance(60)
-        raise TaskNotFound  # the task was created after this read
-
-    monkeypatch.setattr(DynamoDBStore, "get", find_nothing_and_stand_still)
-    with pytest.raises(StillStarting):
-        client.send_event(event())
-    assert client.send_event(event()) == {"id": "e-1", "taskId": job_id, "outcome": "repeated"}
 
 
 def test_an_event_whose_task_the_owner_has_cancelled_does_not_start_again(unconfirmed: tuple[Client, str]) -> None:

@@ -77,23 +77,6 @@ def test_a_run_whose_task_is_ended_during_a_step_does_not_run_the_next(baton: Co
         assert client.task(run.task_id).status == outcome
 
 
-@pytest.mark.parametrize("outcome", EVENTS)
-def test_a_checkpoint_that_the_task_refuses_stops_the_run(baton: Connect, outcome: str) -> None:
-    client = baton(three_steps("two"))
-    end = task_ender(client, outcome, 0.0)
-
-    def end_unseen() -> None:
-        end()
-        # The read fails, so only the write can detect that the task has ended.
-        client.store.fails("GetItem", times=None)
-
-    client.during("two", end_unseen)
-    run = client.get_prompt("flow")
-    assert steps_run(client) == ["one", "two"]
-    assert run.messages[-2].text.startswith(f"{EVENTS[outcome]} while this run was under way. Step 'two' ran last.")
-    assert run.meta["persisted"] is False
-
-
 def test_the_reply_does_not_report_a_stored_checkpoint_as_lost(
     make_client: MakeClient, requests: Requests, table: Table
 ) -> None:

@@ -27,31 +27,20 @@ def flow_task(client: Client, task_id: str) -> str:
 
 
 @pytest.fixture
-def failures() -> list[Exception]:
-    """The next exceptions of the tool `pay`."""
-    return []
-
-
-@pytest.fixture
-def shop(failures: list[Exception]) -> Server:
+def shop() -> Server:
     server = Server("shop")
 
     @server.tool(approval=Approval("refunds", message="Pay {amount}?", expires=timedelta(hours=8)))
     def pay(amount: int) -> str:
-        """Pay an amount."""
-        if failures:
-            raise failures.pop()
         return f"paid {amount}"
 
     @server.tool
     def begin(ctx: Context) -> str:
-        """Start a build."""
         ctx.callback_url("build")
         return "begun"
 
     @server.tool
     def note(of: int) -> int:
-        """Note something."""
         return of
 
     @server.workflow(background=True)
@@ -121,20 +110,6 @@ def test_a_decision_wakes_a_job_although_a_prompt_asked_for_the_approval(client:
     assert job.poll().status == "completed"
 
 
-def test_a_decision_wakes_a_job_although_a_call_of_the_model_asked_for_the_approval(
-    client: Client, failures: list[Exception]
-) -> None:
-    failures.append(ToolError("connection timeout"))
-    first = client.start_task("one", {})
-    approve_all(client)
-    structured: Any = first.result.structured
-    [resume] = structured["next"]
-    client.call_tool("pay", {"amount": 1}, task=structured["task_id"])
-    job = client.start_task(resume["tool"], resume["arguments"])
-    approve_all(client)
-    assert job.poll().status == "completed"
-
-
 @pytest.mark.parametrize(("workflow", "event"), [("one", "decision"), ("mixed", "callback")])
 def test_all_calls_of_a_task_continue_after_a_decision_or_a_callback(client: Client, workflow: str, event: str) -> None:
     first = client.start_task(workflow, {})
@@ -148,56 +123,11 @@ def test_all_calls_of_a_task_continue_after_a_decision_or_a_callback(client: Cli
     assert (first.poll().status, second.poll().status, len(client.calls("pay"))) == ("completed", "completed", 1)
 
 
-@pytest.mark.parametrize("waits_for", ["approval", "callback"])
-def test_other_steps_continue_in_further_invocations_while_the_first_stopped_one_waits(waits_for: str) -> None:
-    server, clients = Server("ci"), list[Client]()
-
-    @server.tool
-    def begin(ctx: Context) -> str:
-        """Start a build."""
-        ctx.callback_url("build")
-        return "begun"
-
-    @server.tool(approval=Approval("ops", expires=timedelta(hours=5)))
-    def release() -> str:
-        """Release a build."""
-        return "released"
-
-    @server.tool
-    def check(n: int) -> int:
-        """Check a part for 50 seconds: a worker of 900 seconds starts two."""
-        clients[-1].clock.sleep(50)
-        return n
-
-    @server.workflow(background=True, parallel=2)
-    def build() -> None:
-        """Build, and check five parts."""
-        if waits_for == "approval":
-            step(release)()
-            part = step(check, name="check1")(n=1)
-        else:
-            begun = step(begin)()
-            wait_for_callback("build", int, within=timedelta(hours=5), after=["begin"])
-            # The first check moves the clock, which must not end the time in which `begin` can start.
-            part = step(check, name="check1", after=[begun])(n=1)
-        for number in range(2, 6):
-            part = step(check, name=f"check{number}")(n=part)
-
-    with connect(server, owner="kim") as client:
-        clients.append(client)
-        task = client.start_task("build", {})
-        flow = flow_task(client, task.task_id)
-        client.clock.advance(540)
-        assert client.task(flow).steps["check5"] == "completed"
-        assert task.poll().status == "working"
-
-
 def test_a_sleep_that_ends_while_a_parallel_step_still_runs_wakes_its_workflow() -> None:
     server, clients = Server("ci"), list[Client]()
 
     @server.tool
     def check() -> None:
-        """Check for 40 seconds."""
         clients[-1].clock.sleep(40)
 
     @server.tool
@@ -234,7 +164,6 @@ def test_two_calls_do_not_wake_each_other_without_end_if_a_step_fails_each_time(
 
     @server.tool(approval=Approval("refunds", expires=timedelta(hours=8)))
     def pay() -> str:
-        """Pay."""
         return "paid"
 
     @server.tool

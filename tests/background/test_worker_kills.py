@@ -82,7 +82,6 @@ class Chaos:
         return str(self.cloud.table.item(call_id, self.label)["status"]["S"])
 
     def check_ended(self, calls: list[str]) -> None:
-        """Check that tasks that have ended do not change."""
         for call_id in calls:
             item = self.cloud.table.item(call_id, self.label)
             status, version = item["status"]["S"], int(item["version"]["N"])

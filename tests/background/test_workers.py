@@ -31,7 +31,6 @@ type MakePool = Callable[..., Pool]
 
 @pytest.fixture
 def pool() -> Iterator[MakePool]:
-    """Creates pools of workers with a handler."""
     with ExitStack() as stack:
 
         def make(handler: Handler, retry_after_s: Sequence[float] = (0.01, 0.01)) -> Pool:
@@ -134,7 +133,6 @@ def test_each_handover_is_counted_and_all_invocations_have_the_id_of_one_request
 
     @server.tool
     def step(number: int) -> int:
-        """Take eight seconds of the function's time."""
         remaining_ms[0] -= 8_000
         return number
 

@@ -86,16 +86,6 @@ def test_the_calls_task_shows_what_it_waits_for_and_when_to_poll(jobs: Backgroun
     assert state()["pollIntervalMs"] == 15_000
 
 
-def test_a_sweep_wakes_a_workflow_whose_wake_up_was_lost(jobs: Background, shop: Shop) -> None:
-    waiting_task(jobs)
-    send(jobs, shop)
-    jobs.queue.lose()
-    jobs.time.s += 31
-    assert jobs.sweep() == {"looked": 2, "woken": 1}
-    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
-    assert jobs.sweep() == NOTHING
-
-
 def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callback(
     jobs: Background, shop: Shop
 ) -> None:
@@ -131,15 +121,6 @@ def test_a_callback_between_the_workers_last_writes_is_not_lost(jobs: Background
         jobs.time.s += 31
         jobs.sweep()
     assert shop.deployed == [GREEN["url"]]
-
-
-def test_a_sweep_replaces_a_killed_worker_that_a_callback_had_woken(jobs: Background, shop: Shop) -> None:
-    waiting_task(jobs)
-    send(jobs, shop)
-    jobs.kill()
-    jobs.time.s += 46
-    jobs.sweep()
-    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
 
 
 def test_a_call_that_was_cancelled_is_not_woken(jobs: Background, shop: Shop) -> None:
@@ -183,7 +164,6 @@ def flaky(script: Script, retry: Retry) -> Server:
 
     @server.tool
     def finish(text: str) -> str:
-        """Use what was fetched."""
         return text
 
     @server.workflow(background=True)
@@ -249,7 +229,6 @@ def test_a_worker_that_comes_too_early_makes_no_attempt(background: MakeBackgrou
 
 
 def measured_delays(jobs: Background) -> list[float]:
-    """Return the delays that a sweep measures."""
     telemetry = Collector()
     measured_sweep(jobs, telemetry)
     return [measurement.value for measurement in telemetry.take().measurements if measurement.metric is WAKE_UP_DELAY]
@@ -281,24 +260,6 @@ def test_the_delay_after_a_timeout_counts_from_the_end_of_the_wait(jobs: Backgro
     waiting_task(jobs)
     jobs.time.s += 2 * 3_600 + 7
     assert measured_delays(jobs) == [7_000]
-
-
-def test_the_delay_after_a_sleep_counts_from_its_end(background: MakeBackground) -> None:
-    server = Server("sleepy")
-    server.add_workflow(
-        Workflow(
-            name="nap",
-            description="sleep twice",
-            steps=[Wait("first", sleep=timedelta(minutes=9)), Wait("second", sleep=timedelta(minutes=9))],
-            background=True,
-        )
-    )
-    jobs = background(server)
-    jobs.begin("nap")
-    for outcome in ("waits", "waits", "completed"):
-        assert jobs.work() == outcome
-        jobs.time.s += 9 * 60 + 7
-        assert measured_delays(jobs) == ([7_000] if outcome == "waits" else [])
 
 
 @pytest.mark.parametrize("on_timeout", ["fail", "skip"])

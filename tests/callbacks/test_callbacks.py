@@ -16,7 +16,6 @@ from mcp_baton import (
     Context,
     Server,
     Settings,
-    ToolError,
     ToolStep,
     Wait,
     Workflow,
@@ -93,7 +92,6 @@ def client(shop: Shop) -> Iterator[Client]:
 
 
 def waiting_task(client: Client) -> str:
-    """Return the id of a new task that waits for its build."""
     run = client.call_workflow("release", {"branch": "main"})
     assert run.pause is not None
     assert run.pause.type == "waiting"
@@ -113,7 +111,6 @@ def path(url: str) -> str:
 
 
 def items(client: Client) -> str:
-    """Return the text of all stored items."""
     scan = client.store.client.get_paginator("scan").paginate(TableName=TABLE)
     return str([item for page in scan for item in page["Items"]])
 
@@ -152,31 +149,6 @@ def test_the_handoff_tells_the_model_that_there_is_nothing_to_do(client: Client)
     assert f'After the callback, call release with {{"task_id": "{run.task_id}"}}' in run.text
     assert f'To check, call release with {{"task_id": "{run.task_id}", "task_action": "show"}}.' in run.text
     assert [call["tool"] for call in run.next] == ["release"]
-
-
-def test_an_early_callback_is_stored_until_the_run_reaches_its_step() -> None:
-    attempts: list[int] = []
-    server = Server("early")
-
-    @server.tool
-    def ask_for_it(ctx: Context) -> None:
-        """Create the callback's address."""
-        ctx.callback_url("paid")
-
-    @server.tool
-    def fails_first() -> str:
-        """Fail at the first call."""
-        attempts.append(1)
-        if len(attempts) == 1:
-            raise ToolError("not yet")
-        return "done"
-
-    steps = [ToolStep(ask_for_it), ToolStep(fails_first), Wait("paid", callback=Callback(int, HOURS))]
-    server.add_workflow(Workflow(name="pay", description="pay", steps=steps))
-    with connect(server) as client:
-        task = str(client.call_workflow("pay").task_id)
-        client.send_callback(task, "paid", 7)
-        assert (client.resume(task).completed, client.task(task).variables["_workflow.result.paid"]) == (True, 7)
 
 
 @pytest.mark.parametrize("is_ended", [False, True])
@@ -295,7 +267,6 @@ def test_the_address_is_hidden_in_errors_and_tracebacks_too(caplog: pytest.LogCa
 
     @server.tool
     def leak(ctx: Context) -> None:
-        """Raise an error with the address."""
         urls.append(ctx.callback_url("paid"))
         ctx.report_progress(1, message=urls[0])
         raise OSError(f"cannot reach {urls[0]}")
@@ -320,7 +291,6 @@ def test_an_address_of_an_unknown_step_is_an_error_for_the_log(caplog: pytest.Lo
 
     @server.tool
     def begin(ctx: Context) -> str:
-        """Start a build."""
         name = "bild"
         return ctx.callback_url(name)
 
@@ -445,34 +415,6 @@ def test_a_client_cannot_shorten_the_lifetime_of_a_waiting_task() -> None:
         run = client.request("prompts/get", {"name": "release", "arguments": {"branch": "main"}, "task": {"ttl": 1000}})
         meta: Any = run["_meta"]
         assert client.task(meta["task_id"]).shown["ttl"] == 3 * 3_600_000
-
-
-def test_a_callback_for_a_skipped_step_is_refused() -> None:
-    server = Server("maybe")
-
-    @server.tool
-    def request(ctx: Context) -> bool:
-        """Create the callback's address, and return that no callback is needed."""
-        ctx.callback_url("paid")
-        return False
-
-    @server.tool
-    def fails() -> None:
-        """Fail."""
-        raise ToolError("so it is")
-
-    @server.workflow
-    def pay() -> None:
-        """Pay."""
-        needs_callback = step(request)()
-        wait("paid", int, within=HOURS, when=needs_callback == True)  # noqa: E712
-        step(fails)()
-
-    with connect(server) as client:
-        task = str(client.call_workflow("pay").task_id)
-        assert client.task(task).steps["paid"] == "skipped"
-        with pytest.raises(BatonError, match="HTTP 410"):
-            client.send_callback(task, "paid", 1)
 
 
 def test_the_reply_after_a_timeout_suggests_no_further_call(client: Client) -> None:

@@ -52,7 +52,6 @@ def branch(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def task(baton: Run, branch: str) -> str:
-    """A task that waits for its callback."""
     code, run = baton("run", "release", f"branch={branch}")
     assert (code, run["pause"]["type"]) == (3, "waiting")
     return str(run["taskId"])
@@ -64,7 +63,6 @@ def address(baton: Run, task: str, branch: str) -> str:
 
 
 def list_line(baton: Run, task: str) -> str:
-    """Return the task's line in the list."""
     lines: list[str] = baton("tasks", text=True)[1].splitlines()
     return next(line for line in lines if line.startswith(task[:16]))
 

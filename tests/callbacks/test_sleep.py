@@ -19,12 +19,10 @@ def alarm(end: Any, *, ttl: timedelta | None = None) -> Server:
 
     @server.tool
     def look_up() -> dict[str, Any]:
-        """Look up the time."""
         return {"at": end() if callable(end) else end}
 
     @server.tool
     def ring() -> str:
-        """Ring."""
         return "rang"
 
     options: Any = {} if ttl is None else {"ttl": ttl}

@@ -22,7 +22,6 @@ def source_of(content: str) -> str:
 
 
 def directives(policy: str) -> dict[str, list[str]]:
-    """Return a policy's sources by directive."""
     return {name: sources for name, *sources in (part.split() for part in policy.split(";"))}
 
 

@@ -51,7 +51,6 @@ class Clock:
     ms: int = 4_000_000_000_000
 
     def __call__(self) -> int:
-        """The time, epoch milliseconds."""
         return self.ms
 
 
@@ -79,7 +78,6 @@ class LostReplies:
     meanwhile: Callable[[], object] | None = None
 
     def lose(self, request: AWSPreparedRequest, **_: object) -> None:
-        """A handler of botocore's `before-send`."""
         if self.times == 0:
             return
         self.times -= 1
@@ -103,7 +101,6 @@ def embedded_engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def ministack_engine(ministack_url: str) -> Iterator[Engine]:
-    """MiniStack over HTTP."""
     with closing(http_client(ministack_url)) as client:
         create_table(client, TABLE)
         yield Engine("ministack", client, ministack_url)
@@ -160,19 +157,16 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 @pytest.fixture
 def clock() -> Clock:
-    """The clock of the stores of this test."""
     return Clock()
 
 
 @pytest.fixture
 def owner() -> str:
-    """An owner of this test only."""
     return f"owner-{next(OWNERS)}"
 
 
 @pytest.fixture
 def pauses() -> Pauses:
-    """The pauses between retries in this test's stores."""
     return Pauses()
 
 
@@ -194,7 +188,6 @@ def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Stores:
 
 @pytest.fixture
 def store(stores: Stores) -> Store:
-    """A store with the default limits."""
     return stores()
 
 
@@ -219,7 +212,6 @@ def requests(engine: Engine) -> Iterator[Requests]:
 
 @pytest.fixture
 def losses(engine: Engine) -> Iterator[LostReplies]:
-    """Loses responses on demand."""
     replies = LostReplies(engine.url)
     events = engine.client.meta.events
     events.register_last("before-send", replies.lose)
@@ -238,7 +230,6 @@ class AfterRead:
     run: Callable[[], object] | None = None
 
     def run_writer(self, **_: object) -> None:
-        """A handler of botocore's `after-call`."""
         run, self.run = self.run, None
         if run is not None:
             run()
@@ -246,7 +237,6 @@ class AfterRead:
 
 @pytest.fixture
 def after_read(engine: Engine) -> Iterator[AfterRead]:
-    """Runs another writer after the next `GetItem`."""
     hook = AfterRead()
     engine.client.meta.events.register("after-call.dynamodb.GetItem", hook.run_writer)
     yield hook
@@ -255,7 +245,6 @@ def after_read(engine: Engine) -> Iterator[AfterRead]:
 
 @pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
-    """A pool of sixteen threads."""
     with ThreadPoolExecutor(16) as pool:
         yield pool
 
@@ -275,7 +264,6 @@ def create_job(store: Store, owner: str) -> Begin:
 
 @pytest.fixture
 def worker(clock: Clock) -> MakeClaim:
-    """Makes a worker's claim with this id that starts now."""
     return lambda name: Claim(name, clock.ms + LEASE_MS)
 
 

@@ -28,7 +28,6 @@ def hook(client: Any, event: str, handler: Callable[..., object]) -> Iterator[No
 
 
 def completion(index: int, result: Json | ListResult = "value", name: str | None = None) -> StepWrite:
-    """Return the write of a step that completes with this result."""
     return StepWrite(index, name or f"s{index}", StepStatus.PENDING, StepStatus.COMPLETED, result)
 
 
@@ -41,7 +40,6 @@ def result(task: TaskRecord, index: int) -> Json:
 
 
 def statuses(task: TaskRecord) -> list[str]:
-    """Return the status of each step."""
     return [step["status"] for step in steps_of(task)]
 
 
@@ -57,7 +55,6 @@ def note(value: str) -> Json:
 
 
 def all_pages(store: DynamoDBStore, owner: str) -> list[TaskPage]:
-    """Return the pages of an owner's task list."""
     pages = [store.list(owner)]
     while pages[-1].cursor is not None:
         pages.append(store.list(owner, pages[-1].cursor))

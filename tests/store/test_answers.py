@@ -21,13 +21,11 @@ YES: JsonObject = {"result": {"action": "accept", "content": {"name": "Kim"}}}
 
 @pytest.fixture
 def answers(store: Store) -> DynamoDBAnswerStore:
-    """The store's answers."""
     return store.answers
 
 
 @pytest.fixture
 def question(answers: DynamoDBAnswerStore, owner: str) -> str:
-    """An open question."""
     question_id = new_question()
     answers.ask(owner, question_id, TTL_S)
     return question_id

@@ -30,7 +30,6 @@ AUDIENCE = "refunds"
 
 @pytest.fixture
 def call(owner: str, clock: Clock) -> ApprovalRecord:
-    """An approval that is requested now."""
     return ApprovalRecord(
         approval_id="",
         digest="ab" * 32,

@@ -22,7 +22,6 @@ BATCH = Batch(steps=(StepWrite(0, "s0", PENDING, COMPLETED, "value"),))
 
 @pytest.fixture
 def run(clock: Clock) -> MakeClaim:
-    """Makes a run's claim with this id that starts now."""
     return lambda name: Claim(name, clock.ms + LEASE_MS)
 
 
@@ -161,7 +160,6 @@ def test_a_missing_or_foreign_task_cannot_be_taken_or_renewed(
 
 
 def tokens(task: TaskRecord) -> dict[str, Any]:
-    """Return the write tokens in a task's item."""
     assert isinstance(task.source, dict)
     return {name: task.source[name] for name in TOKEN_SETS if name in task.source}
 
@@ -232,18 +230,3 @@ def test_a_run_without_claim_response_has_no_claim_after_a_takeover(
     with pytest.raises(TaskHeld) as error_info:
         store.take(task.owner, task.task_id, "flow", first_claim)
     assert error_info.value.current == store.get(task.owner, task.task_id)
-
-
-def test_a_run_claims_again_if_the_run_that_took_over_has_ended(
-    store: Store, begin: Begin, run: MakeClaim, clock: Clock, losses: LostReplies
-) -> None:
-    task, first_claim = begin(workflow="flow"), run("a")
-
-    def stall() -> None:
-        clock.ms += LEASE_MS + 1
-        claimed_task = store.take(task.owner, task.task_id, "flow", run("b"))
-        store.write(claimed_task, batch(run("b"), release=True))
-
-    losses.times, losses.meanwhile = 1, stall
-    claimed_task = store.take(task.owner, task.task_id, "flow", first_claim)
-    assert claimed_task.claim == Claim("a", first_claim.until_ms, 3, interrupted=True, ended_ms=clock.ms)

@@ -78,28 +78,6 @@ def test_a_cancellation_or_completion_is_recognised_if_its_response_is_lost(
         store.cancel(owner, task.task_id)
 
 
-@NOT_ON_MOTO
-def test_a_write_whose_response_is_lost_is_recognised_after_other_writes(
-    store: Store, begin: Begin, losses: LostReplies
-) -> None:
-    task = begin(20)
-    losses.times = 1
-    losses.meanwhile = lambda: [store.write(task, Batch(steps=(completion(index),))) for index in range(1, 20)]
-    outcome = store.write(task, Batch(steps=(completion(0, "mine"),)))
-    assert statuses(outcome) == ["completed"] * 20
-    assert outcome.variables["_workflow.result.s0"] == "mine"
-    assert outcome.version == 21
-
-
-def test_a_lost_race_whose_response_is_lost_is_a_conflict(store: Store, begin: Begin, losses: LostReplies) -> None:
-    task = begin()
-    store.write(task, Batch(steps=(completion(0, "theirs"),)))
-    losses.times = 1
-    with pytest.raises(Conflict) as conflict:
-        store.write(task, Batch(steps=(completion(0, "mine"),)))
-    assert conflict.value.current.variables["_workflow.result.s0"] == "theirs"
-
-
 @ON_MEMORY
 def test_the_item_is_read_if_a_failed_condition_does_not_return_it(
     store: Store, owner: str, engine: Engine, begin: Begin, losses: LostReplies
@@ -303,7 +281,6 @@ def test_a_server_error_is_an_unknown_outcome_and_a_refusal_is_not(
 def rejection(
     engine: Engine, operation: str, code: str, condition: Callable[[], bool] = lambda: True
 ) -> AbstractContextManager[None]:
-    """Make the engine reject an operation with this error while `condition` returns true."""
     return hook(engine.client, f"before-call.dynamodb.{operation}", lambda **_: refusal(code) if condition() else None)
 
 

@@ -255,30 +255,6 @@ def test_long_messages_are_cut(store: Store, held_job: HeldJob) -> None:
     assert failed_task.error == {"code": 1, "message": "y" * 999 + "…"}
 
 
-@pytest.mark.parametrize("end", ["result", "fail", "give up", "cancel"])
-def test_a_job_that_has_ended_is_not_counted_as_live(
-    stores: Stores, owner: str, worker: MakeClaim, clock: Clock, end: str
-) -> None:
-    store = stores(limits=Limits(max_tasks_per_owner=1))
-    new_job = NewTask(owner, {}, work=structs.replace(WORK, attempts=1))
-    task = store.create(new_job)
-    with pytest.raises(StoreError, match="live tasks"):
-        store.create(new_job)
-    claimed_task = store.jobs.claim(owner, task.task_id, worker("a"), 1)
-    assert claimed_task.claim
-    match end:
-        case "result":
-            store.write(claimed_task, Batch(result={}, claim=claimed_task.claim, release=True))
-        case "fail":
-            store.jobs.fail(claimed_task, claimed_task.claim, ERROR)
-        case "give up":
-            clock.ms += LEASE_MS + 1
-            assert store.jobs.give_up(claimed_task, ERROR)
-        case _:
-            store.cancel(owner, task.task_id)
-    assert store.create(new_job).status is WORKING
-
-
 # Redispatch and give-up
 
 
@@ -349,19 +325,6 @@ def test_only_a_job_without_attempts_is_given_up(
     assert (failed_task.status, failed_task.error, failed_task.status_message) == (FAILED, ERROR, ERROR["message"])
     with pytest.raises(TaskFinished):
         store.jobs.give_up(second_task, ERROR)
-
-
-def test_an_outdated_poll_does_not_end_a_job(store: Store, held_job: HeldJob, clock: Clock) -> None:
-    task, claim = held_job(attempts=1)
-    clock.ms += LEASE_MS + 1
-    # The worker is late, and renews its claim.
-    store.renew(task, structs.replace(claim, until_ms=clock.ms + LEASE_MS))
-    assert store.jobs.give_up(task, ERROR) is None
-    assert store.jobs.dispatch_again(task) is None
-    waiting_task = store.jobs.ask(task, claim, {"name": NAME})
-    assert store.jobs.give_up(task, ERROR) is None
-    assert store.jobs.dispatch_again(task) is None
-    assert store.get(task.owner, task.task_id) == waiting_task
 
 
 # Questions and answers
@@ -573,21 +536,6 @@ def test_a_handover_dispatches_a_new_worker_and_extends_the_job(
     # A shorter lifetime than the current one is ignored.
     assert store.jobs.hand_over(second_task, second_task.claim, 10).ttl_ms == 160_000
     clock.ms += 2_000
-    with pytest.raises(TaskNotFound):
-        store.get(owner, task.task_id)
-
-
-@ON_MEMORY
-def test_a_job_lives_at_most_for_the_maximum_lifetime(
-    stores: Stores, owner: str, worker: MakeClaim, clock: Clock
-) -> None:
-    store = stores(limits=Limits(max_ttl_ms=120_000))
-    new_job = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
-    clock.ms += 50_000
-    task = store.jobs.claim(owner, new_job.task_id, worker("a"), 1)
-    assert task.claim
-    assert store.jobs.hand_over(task, task.claim, 500_000).ttl_ms == 120_000
-    clock.ms += 71_000
     with pytest.raises(TaskNotFound):
         store.get(owner, task.task_id)
 

@@ -33,7 +33,6 @@ BIG = noise(600_000)
 
 @pytest.fixture
 def uncompressed_store(stores: Stores) -> Store:
-    """A store that does not compress values."""
     return stores(limits=Limits(compress_over_bytes=10**9, values_ms=60_000))
 
 

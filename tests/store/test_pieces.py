@@ -30,7 +30,6 @@ TOO_LONG = noise(2_600_000, 7)
 
 
 def pieces(engine: Engine, task: TaskRecord, name: str) -> list[dict[str, Any]]:
-    """Return the keys of a value's items."""
     assert isinstance(task.source, dict)
     pointer = pointer_in(task.source["variables"]["M"][name])
     assert pointer is not None
@@ -45,7 +44,6 @@ def value_item(engine: Engine, key: dict[str, Any]) -> dict[str, Any]:
 
 
 def at_each(engine: Engine, operation: str, handler: Callable[..., object]) -> AbstractContextManager[None]:
-    """Call a function before each request of this operation."""
     return hook(engine.client, f"before-send.dynamodb.{operation}", handler)
 
 
@@ -55,8 +53,6 @@ def fail(**_: object) -> None:
 
 @contextmanager
 def killed_before_the_update(engine: Engine) -> Iterator[None]:
-    """Kill a run before its `UpdateItem`."""
-
     def stop(**_: object) -> None:
         raise Killed
 

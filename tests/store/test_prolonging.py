@@ -31,7 +31,6 @@ def kept_until_s(task: TaskRecord) -> int:
 
 
 def pointers(task: TaskRecord) -> dict[str, ValuePointer]:
-    """Return the pointers in a task's item, by the names of the values."""
     assert isinstance(task.source, dict)
     values: dict[str, Any] = {**task.source["variables"]["M"], "arguments": task.source["arguments"]}
     pointer_by_name = {name: pointer_in(value) for name, value in values.items()}
@@ -46,7 +45,6 @@ def value_expiry_s(engine: Engine, task: TaskRecord, pointer: ValuePointer) -> i
 
 
 def start_job(store: Store, owner: str, claim: Claim, ttl_ms: int = HOUR_MS) -> TaskRecord:
-    """Create a job with values outside its item, and claim it."""
     values = {"small": SMALL, "large": LARGE}
     new_job = store.create(NewTask(owner, values, arguments={"text": SMALL}, ttl_ms=ttl_ms, work=WORK))
     return store.jobs.claim(owner, new_job.task_id, claim, 1)

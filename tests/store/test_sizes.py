@@ -24,7 +24,6 @@ def noise(size: int) -> str:
 
 @pytest.fixture
 def uncompressed_store(stores: Stores) -> Store:
-    """A store that compresses nothing."""
     return stores(limits=Limits(compress_over_bytes=10**9))
 
 

@@ -27,7 +27,6 @@ def shop(repeats: timedelta) -> Server:
 
     @server.tool
     def charge(order: str) -> str:
-        """Charge a card."""
         return order
 
     @server.workflow

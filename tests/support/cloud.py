@@ -69,7 +69,6 @@ class Cloud:
         events: All dispatched events, in order.
         outcomes: The outcome of each invocation: the handler's outcome, the name of its exception, or `killed`.
         refuses: The number of further events that the queue refuses.
-        at_once: Run the worker during the dispatch instead of queueing the event.
     """
 
     table: Table
@@ -81,7 +80,6 @@ class Cloud:
     queue: list[Delivery] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
     refuses: int = 0
-    at_once: bool = False
     _handler: Handler | None = None
 
     def deploy(self, server: Server, *, dispatches: bool = True) -> None:
@@ -103,10 +101,7 @@ class Cloud:
             self.refuses -= 1
             raise NotDispatched("the queue is full")
         self.events.append(dict(event))
-        if self.at_once:
-            self.invoke(dict(event))
-        else:
-            self.queue.append(Delivery(self.time.ms, dict(event)))
+        self.queue.append(Delivery(self.time.ms, dict(event)))
         self.kills.point()
 
     def invoke(self, event: JsonDict) -> str:

@@ -1,7 +1,5 @@
 """Claims: two resumes never run a step twice, and a resume takes over the task of a killed run (docs/workflows.md)."""
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ from mcp_baton.tasks.record import LEASE_MS, timestamp
 from mcp_baton.testing import JsonRpcError, connect
 from tests.support.background import Time
 from tests.support.client import Answer, Script, Table
-from tests.support.handler import ON_MINISTACK, MakeClient
+from tests.support.handler import MakeClient
 
 STEPS = ("one", "two", "three")
 
@@ -32,33 +30,6 @@ def three_steps(script: Script, *checkpoints: str) -> Server:
 def task_in(table: Table) -> str:
     [item] = table.items
     return item["sk"]["S"].removeprefix("TASK#")
-
-
-def paused_at_one(script: Script, client: Any) -> str:
-    script.errors = {"one": "no"}
-    task: str = client.get_prompt("flow").task_id
-    script.errors = {}
-    script.take()
-    return task
-
-
-@ON_MINISTACK
-def test_two_resumes_at_once_run_no_step_twice(script: Script, make_client: MakeClient, table: Table) -> None:
-    client = make_client(three_steps(script))
-    with ThreadPoolExecutor(3) as pool:
-        for _ in range(12):
-            task, barrier = paused_at_one(script, client), Barrier(3)
-
-            def resume(_: int, task: str = task, barrier: Barrier = barrier) -> Answer:
-                barrier.wait(60)
-                return client.get_prompt("flow", task=task)
-
-            answers = list(pool.map(resume, range(3)))
-            assert script.take() == [*STEPS]
-            assert table.item(task)["status"]["S"] == "completed"
-            assert sum("result" in answer.messages[-1] for answer in answers) == 1
-            errors = [answer.error for answer in answers if "error" in answer.messages[-1]]
-            assert {error["code"] for error in errors} <= {-32600, -32602}
 
 
 def test_a_resume_of_a_claimed_task_runs_nothing_and_reports_the_end_of_the_claim(

@@ -4,7 +4,6 @@ The faults are injected into botocore's client, which makes one attempt for each
 store's own retries are tested too. Its handling of each fault is tested in tests/store.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from msgspec.structs import replace
 
-from mcp_baton import Context, Server, ToolStep, Workflow
+from mcp_baton import Server, ToolStep, Workflow
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import prompts
@@ -88,7 +87,6 @@ class Fault:
         return None if self._losing else refusal(REFUSALS[self.kind])
 
     def after_call(self, **_: object) -> None:
-        """Handle botocore's `after-call`."""
         if self._losing:
             raise ReadTimeoutError(endpoint_url="")
 
@@ -137,7 +135,6 @@ class Flow:
         return answer, ["completed", "completed", "failed" if error else "completed"]
 
     def paused_task(self) -> str:
-        """Return a task whose second step has failed."""
         self.script.errors = {"second": "no"}
         task = self.client.get_prompt("flow").task_id
         self.script.errors = {}
@@ -145,7 +142,6 @@ class Flow:
         return task
 
     def stored_statuses(self) -> tuple[str, list[str]]:
-        """Return the status of the only task and of its steps."""
         [item] = self.table.items
         steps = item["variables"]["M"]["_workflow.progress"]["M"]["steps"]["L"]
         return item["status"]["S"], [step["M"]["status"]["S"] for step in steps]
@@ -371,30 +367,3 @@ def test_a_task_is_named_and_its_results_are_linked_only_if_the_last_write_was_m
     assert any(next_call in message for _, message in prompt.conversation) is is_stored
     content = client.call_tool("flow").result["structuredContent"]
     assert ("uri" in content["results"]["a"] if isinstance(content["results"]["a"], dict) else False) is is_stored
-
-
-def test_a_run_keeps_its_idempotency_keys_if_its_task_seems_not_to_exist(make_client: MakeClient, table: Table) -> None:
-    """The request that creates the task arrives late, after the run's checkpoint. A resume then repeats the calls."""
-    server, keys, requests = Server("s"), list[str](), list[Any]()
-
-    @server.tool
-    def count(ctx: Context) -> int:
-        keys.append(ctx.idempotency_key)
-        return 1
-
-    steps = [ToolStep("one", tool=count, checkpoint=True), ToolStep("two", tool=count)]
-    server.add_workflow(Workflow(name="flow", description="count", steps=steps))
-    events, client = cast("Any", table.client.meta.events), make_client(server)
-
-    def delay(params: dict[str, Any], **_: object) -> None:
-        requests.append(json.loads(params["body"]))
-        raise ReadTimeoutError(endpoint_url="")
-
-    events.register("before-call.dynamodb.PutItem", delay)
-    client.get_prompt("flow")
-    events.unregister("before-call.dynamodb.PutItem", delay)
-    item = requests[0]["Item"]
-    item["run"]["M"]["until"]["N"] = "0"  # the claim has expired
-    table.client.put_item(TableName=table.name, Item=item)
-    client.get_prompt("flow", task=item["sk"]["S"].removeprefix("TASK#"))
-    assert keys == [*keys[:2], *keys[:2]]

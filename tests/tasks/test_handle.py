@@ -104,7 +104,6 @@ def paused_run(make_client: MakeClient, era: Era = "2025", **workflow: Any) -> P
 
 
 def last_text(answer: Answer) -> str:
-    """Return the last text of a result."""
     text: str = answer.result["content"][-1]["text"]
     return text
 
@@ -114,13 +113,11 @@ def texts(answer: Answer) -> list[str]:
 
 
 def schemas(client: Client, tool: str) -> tuple[JsonDict, JsonDict]:
-    """Return the input schema and the output schema of a tool in the list."""
     [entry] = [item for item in client.request("tools/list").result["tools"] if item["name"] == tool]
     return entry["inputSchema"], entry.get("outputSchema", {})
 
 
 def arguments_text(task: str, **arguments: Any) -> str:
-    """Return the arguments as texts show them."""
     return json.dumps({**arguments, "task_id": task})
 
 
@@ -252,8 +249,6 @@ def test_only_tools_of_durable_workflows_accept_a_task_id(make_client: MakeClien
 
 
 class ResultWithBatonNext(BaseModel):
-    """A result that already has the property `baton_next`."""
-
     baton_next: int
 
 

@@ -1,7 +1,5 @@
 """Large values over the wire: each is stored outside the head and read when it is needed (docs/storage.md)."""
 
-import json
-
 import pytest
 
 from mcp_baton import Argument, Context, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
@@ -174,23 +172,6 @@ def test_a_task_is_completed_with_a_large_result(client: Client, requests: Reque
     values.expire(values.keys[-1])
     assert client.task("get", task).result["status"] == "completed"
     assert client.task(method, task).result["result"]["error"].endswith("is lost: its piece 1 is missing")
-
-
-def test_a_resume_that_cannot_read_a_value_runs_nothing_and_can_be_repeated(
-    client: Client, values: ValueItems, requests: Requests, table: Table
-) -> None:
-    task = paused_task(client)
-    approve(client, task)
-    variables_before = table.item(task)["variables"]
-    requests.take()
-    with values.refusing("GetItem"):
-        answer = client.get_prompt("flow", task=task)
-    assert answer.error["code"] == -32603
-    assert "nothing was run" in answer.error["message"]
-    assert "SlowDown" not in json.dumps(answer.messages)
-    assert requests.take() == ["UpdateItem", "GetItem", "UpdateItem"]
-    assert table.item(task)["variables"] == variables_before
-    assert client.get_prompt("flow", task=task).statuses == ["completed"] * 3
 
 
 def test_a_resume_pauses_at_the_step_that_needs_a_lost_value(client: Client, values: ValueItems, table: Table) -> None:

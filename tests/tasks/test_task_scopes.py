@@ -72,7 +72,6 @@ def asking_task(jobs: Background) -> str:
 
 
 def paused_task(jobs: Background) -> str:
-    """Return a paused task of the workflow that needs the scope."""
     return clerk(jobs.client("2025")).get_prompt("payday").task_id
 
 

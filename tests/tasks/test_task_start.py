@@ -86,7 +86,6 @@ def call(jobs: Background, tool: str, capabilities: JsonDict = TASKS, task: str 
 
 
 def round_of(question: Answer, name: str) -> JsonDict:
-    """Return the params with which a client answers."""
     answers = {key: name_answer(name) for key in question.result["inputRequests"]}
     return {"requestState": question.result["requestState"], "inputResponses": answers}
 

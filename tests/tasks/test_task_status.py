@@ -217,7 +217,6 @@ SUBSCRIPTION = {"io.modelcontextprotocol/subscriptionId": 1}
 
 
 def notified_statuses(messages: list[Any]) -> list[tuple[str, str | None]]:
-    """Return the status and the message of each notification about a task."""
     notifications = [message["params"] for message in messages if message.get("method") == "notifications/tasks"]
     return [(params["status"], params.get("statusMessage")) for params in notifications]
 

@@ -26,7 +26,6 @@ def test_a_text_over_the_limit_is_not_read() -> None:
 
 
 def with_stated_length(data: bytes, length: int) -> bytes:
-    """Change the length that a gzip stream states."""
     return data[:-4] + length.to_bytes(4, "little")
 
 
