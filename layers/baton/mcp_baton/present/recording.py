@@ -227,7 +227,7 @@ def _next_text(plan: Plan, following: Sequence[JsonObject], handle: Handle | Non
         return f"Next: {', then '.join([*resources, _lower(_call_text(call))])}{suffix}{note}"
     if not resources:
         return ""
-    resume_calls = handle.resume_call() if handle else []
+    resume_calls = handle.call() if handle else []
     if resume_calls:
         return f"Next: {', then '.join(resources)}. {_call_text(resume_calls[0])} to let the server continue."
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."

@@ -148,7 +148,7 @@ def not_run(execution: Execution, tool: WorkflowTool, task_id: str, reason: NotR
         return error_result(cut(text))
     # It is not an error: the same call works later.
     meta = _meta(execution, reason.current)
-    resume_calls = handle_of(execution.server, workflow, task_id).resume_call()
+    resume_calls = handle_of(execution.server, workflow, task_id).call()
     return _tool_result(text, {**meta, "running_until": timestamp(reason.until_ms)}, meta, suggested_calls=resume_calls)
 
 

@@ -78,17 +78,11 @@ class Handle(Struct, frozen=True):
         secrets = (argument.name for argument in self.workflow.arguments if argument.secret and argument.required)
         return {TASK_ID: self.task_id, **self.extra_arguments, **{name: secret_placeholder(name) for name in secrets}}
 
-    def resume_call(self) -> list[JsonObject]:
-        """The call that lets the server continue, for `next`; none without a workflow tool."""
-        return [] if self.tool is None else [{"tool": self.tool, "arguments": self.arguments}]
-
-    def complete_call(self) -> list[JsonObject]:
-        """The call that completes a task whose steps are all settled, for `next`; none without a workflow tool."""
-        return [] if self.tool is None else [{"tool": self.tool, "arguments": {TASK_ID: self.task_id}}]
-
-    def cancel_call(self) -> list[JsonObject]:
-        """The call that ends the task, for `next`; none without a workflow tool."""
-        return [] if self.tool is None else [{"tool": self.tool, "arguments": self.cancel_arguments}]
+    def call(self, arguments: JsonObject | None = None) -> list[JsonObject]:
+        """The call of the workflow's tool with these arguments, by default those that let the server continue; none
+        without a workflow tool."""
+        arguments = self.arguments if arguments is None else arguments
+        return [] if self.tool is None else [{"tool": self.tool, "arguments": arguments}]
 
     @property
     def cancel_arguments(self) -> dict[str, Json]:
@@ -219,14 +213,15 @@ class RemainingCalls(Struct, frozen=True):
         Args:
             with_failed: Whether the list has a call that has failed and would fail again, and the calls after it.
         """
+        handle = self.resume_handle
         if not self.known.open_steps:
-            return self.resume_handle.complete_call() if self.resume_handle else []
+            return handle.call({TASK_ID: handle.task_id}) if handle else []
         if self.remedies == {Remedy.NONE}:
-            return self.resume_handle.cancel_call() if self.resume_handle else []
+            return handle.call(handle.cancel_arguments) if handle else []
         answer = self.answer_call()
-        if answer is not None and self.resume_handle is None:
+        if answer is not None and handle is None:
             return [answer]  # without a task, it starts the workflow again
-        resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
+        resume_calls = handle.call() if handle else []
         calls = [entry for step in self._steps_of_entries(with_failed) for entry in self.entries_of(step)]
         calls = [call for call in calls if call not in resume_calls]
         return [*calls, answer] if answer else [*calls, *resume_calls]
@@ -247,7 +242,7 @@ class RemainingCalls(Struct, frozen=True):
         """The remaining calls of one step, as in `entries`."""
         uris = uris_of(step, self.known)
         yield from ({"resource": uri} for template, uri in uris.items() if not step.read_after(template))
-        resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
+        resume_calls = self.resume_handle.call() if self.resume_handle else []
         if isinstance(step, ListStep):
             items = self.known.items_of(step)
             for index in self.open_elements(step)[:MAX_INVALID_FIELDS]:
