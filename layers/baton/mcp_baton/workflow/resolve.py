@@ -204,13 +204,10 @@ class KnownValues(Struct, frozen=True):
 
     def stored_bytes(self, source: Source) -> int:
         """The bytes outside the task's item that must be read to resolve a source."""
-        if not isinstance(source, StepOutput | TaskVariable):
-            return 0
         if isinstance(source, StepOutput):
             status = self.statuses[self.workflow.bound(source.binding).name]
-            if status is not StepStatus.COMPLETED:
-                return 0
-        return self.outside(self.stored_name(source))
+            return self.outside(self.stored_name(source)) if status is StepStatus.COMPLETED else 0
+        return self.outside(source.name) if isinstance(source, TaskVariable) else 0
 
     def is_lost(self, source: Source) -> bool:
         """Whether later calls cannot get a value that this run has in memory."""
@@ -402,9 +399,7 @@ class KnownValues(Struct, frozen=True):
                 return not inner_result if isinstance(inner_result, bool) else inner_result
             case "exists", (source,):
                 resolution = self.resolve(source)
-                if _exists(source, resolution) or isinstance(resolution, Found):
-                    return _exists(source, resolution)
-                return (source, resolution) if self.may_come(resolution) else False
+                return (source, resolution) if self.may_come(resolution) else _exists(source, resolution)
             case word, operands:
                 values: list[Json] = []
                 for source in operands:
