@@ -230,6 +230,18 @@ IN_TABLES = (
         Mistake(name, flow("FETCH", step), ("workflow 'refund_order'", *says), remedy)
         for name, step, says, remedy in NO_STEPS
     ),
+    Mistake(
+        "a retry without an attempt",
+        flow(f'ToolStep("fetch", tool=fetch_order, arguments={{"order_id": {ID}}}, retry=Retry(attempts=0))  {HERE}'),
+        ("step 'fetch'", "Retry(attempts=0)"),
+        "give a whole number from 1 to 100",
+    ),
+    Mistake(
+        "a callback whose time is a number",
+        "from mcp_baton import Callback, Wait\n\n" + flow("FETCH", f'Wait("paid", Callback(bool, within=3))  {HERE}'),
+        ("step 'paid'", "within=3 is no time"),
+        "within=timedelta(days=3)",
+    ),
 )
 
 REFUND = "step(refund)(order_id=order_id, amount=%s)"

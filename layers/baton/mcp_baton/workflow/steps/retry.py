@@ -61,7 +61,7 @@ class Retry(Struct, frozen=True):
             "on": (bool(on) and is_on, "one or more types of exceptions, e.g. (ToolError, ConnectionError)"),
         }
         return [
-            f"Retry({name}={getattr(self, name)!r}): give {remedy}"
+            f"Retry({name}={getattr(self, name)!r}) is not possible; give {remedy}"
             for name, (is_valid, remedy) in checks.items()
             if not is_valid
         ]
