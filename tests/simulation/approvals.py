@@ -32,7 +32,7 @@ from tests.simulation.invocations import SETTINGS, SimulatedExchange, Trigger
 from tests.simulation.journal import Process, ToolCall
 from tests.simulation.scheduler import Actor, current_actor
 from tests.simulation.servers import Plan, look, mail, pay
-from tests.simulation.world import Rewrite, World
+from tests.simulation.world import World
 
 PEOPLE = ("kim", "lee")
 AUDIENCE = "refunds"
@@ -107,70 +107,6 @@ class People:
         assert response is not None
         self._world.note(process.actor, f"{method} {path[:20]} {body or ''} {response.status}")
         return response
-
-
-class ApprovalWorld(World):
-    settings: Settings = replace(SETTINGS, approvers=APPROVERS)
-
-    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
-        super().__init__(seed, rewrite=rewrite, strict=strict)
-        self.plan = Plan("refund", CALLS)
-        self.kinds = KINDS
-        self.limits = replace(self.limits, audit_days=1)
-        self.lives_s = self.rng.choice(LIVES_S)
-        self.retry, self.retryable = self.rng.choice(RETRIES), self.rng.random() < 0.5
-        self.deaths = self.rng.choice((0, 0.7))
-        self.is_eager = self.rng.random() < 0.8
-        self.people = People(self, self.lives_s)
-        self._resumes_left = MOST_RESUMES if self.is_eager else 0
-        self._other_invocations = self.rng.randrange(6, 18)
-        self.judge: ApprovalJudge = ApprovalJudge(self, strict=strict)
-
-    @property
-    def attempts(self) -> int:
-        """How often a call that fails cleanly may be made with one approval."""
-        return self.retry.attempts if self.retry else 1 + self.retryable
-
-    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
-        return guarded_server(self.lives_s, self.retry, retryable=self.retryable)
-
-    def _invoke(self, trigger: Trigger, after_ms: float = 0.0) -> None:
-        person = self.rng.choice(PEOPLE) if trigger.kind == "decide" else trigger.owner
-        super()._invoke(changed(trigger, owner=person), after_ms)
-
-    def _handle(self, process: Process, trigger: Trigger) -> None:
-        if trigger.kind != "decide":
-            super()._handle(process, trigger)
-        elif self.people.decide(process, self.judge.approvals) is not None:
-            self._resume_after(self.rng.choice((0, 20, 500)))
-
-    def on_request(self) -> None:
-        """After an approval was requested, a person decides soon."""
-        if self.is_eager and not self.weather.is_over:
-            self._invoke(Trigger("decide"), self.rng.choice((5, 50, 1_000)))
-
-    def call_tool(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
-        """Call a tool. A client resumes soon after a failure, and after a run that was killed when it had paid."""
-        try:
-            result = super().call_tool(tool, arguments, ctx)
-        except ToolError as error:
-            if error.retryable:
-                self.judge.approvals.failed_cleanly.add(serial_in({"error": str(error)}) or 0)
-            self._resume_after(self.rng.choice((20, 500, 20_000)))
-            raise
-        if tool == "pay" and not self.weather.is_over and self.rng.random() < self.deaths:
-            self.kill(current_actor(), "killed after pay")
-        return result
-
-    def kill(self, actor: Actor, description: str) -> NoReturn:
-        if self.processes[actor.process.name].is_run:
-            self._resume_after(self.judge.lease_ms + self.rng.choice((1, 100, 700)))
-        super().kill(actor, description)
-
-    def _resume_after(self, after_ms: float) -> None:
-        if self._resumes_left and not self.weather.is_over:
-            self._resumes_left -= 1
-            self._invoke(Trigger("resume"), after_ms)
 
 
 @dataclass(slots=True)
@@ -349,10 +285,10 @@ class ApprovalChecks:
 
 
 class ApprovalJudge(Judge):
-    world: ApprovalWorld
+    world: "ApprovalWorld"
 
-    def __init__(self, world: ApprovalWorld, *, strict: bool) -> None:
-        super().__init__(world, strict=strict)
+    def __init__(self, world: "ApprovalWorld") -> None:
+        super().__init__(world)
         self.approvals = ApprovalChecks(self, "pay", world.attempts)
 
     def _check_write(self, change: Change, process: Process | None, now_ms: float) -> int:
@@ -367,6 +303,71 @@ class ApprovalJudge(Judge):
 
     def shown_pauses(self, process: Process, pause: JsonObject, clock_ms: tuple[float, float]) -> list[JsonObject]:
         return self.approvals.shown_pauses(process, pause, clock_ms)
+
+
+class ApprovalWorld(World):
+    settings: Settings = replace(SETTINGS, approvers=APPROVERS)
+    judge: ApprovalJudge
+    judge_type = ApprovalJudge
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.plan = Plan("refund", CALLS)
+        self.kinds = KINDS
+        self.limits = replace(self.limits, audit_days=1)
+        self.lives_s = self.rng.choice(LIVES_S)
+        self.retry, self.retryable = self.rng.choice(RETRIES), self.rng.random() < 0.5
+        self.deaths = self.rng.choice((0, 0.7))
+        self.is_eager = self.rng.random() < 0.8
+        self.people = People(self, self.lives_s)
+        self._resumes_left = MOST_RESUMES if self.is_eager else 0
+        self._other_invocations = self.rng.randrange(6, 18)
+
+    @property
+    def attempts(self) -> int:
+        """How often a call that fails cleanly may be made with one approval."""
+        return self.retry.attempts if self.retry else 1 + self.retryable
+
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
+        return guarded_server(self.lives_s, self.retry, retryable=self.retryable)
+
+    def _invoke(self, trigger: Trigger, after_ms: float = 0.0) -> None:
+        person = self.rng.choice(PEOPLE) if trigger.kind == "decide" else trigger.owner
+        super()._invoke(changed(trigger, owner=person), after_ms)
+
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        if trigger.kind != "decide":
+            super()._handle(process, trigger)
+        elif self.people.decide(process, self.judge.approvals) is not None:
+            self._resume_after(self.rng.choice((0, 20, 500)))
+
+    def on_request(self) -> None:
+        """After an approval was requested, a person decides soon."""
+        if self.is_eager and not self.weather.is_over:
+            self._invoke(Trigger("decide"), self.rng.choice((5, 50, 1_000)))
+
+    def call_tool(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
+        """Call a tool. A client resumes soon after a failure, and after a run that was killed when it had paid."""
+        try:
+            result = super().call_tool(tool, arguments, ctx)
+        except ToolError as error:
+            if error.retryable:
+                self.judge.approvals.failed_cleanly.add(serial_in({"error": str(error)}) or 0)
+            self._resume_after(self.rng.choice((20, 500, 20_000)))
+            raise
+        if tool == "pay" and not self.weather.is_over and self.rng.random() < self.deaths:
+            self.kill(current_actor(), "killed after pay")
+        return result
+
+    def kill(self, actor: Actor, description: str) -> NoReturn:
+        if self.processes[actor.process.name].is_run:
+            self._resume_after(self.judge.lease_ms + self.rng.choice((1, 100, 700)))
+        super().kill(actor, description)
+
+    def _resume_after(self, after_ms: float) -> None:
+        if self._resumes_left and not self.weather.is_over:
+            self._resumes_left -= 1
+            self._invoke(Trigger("resume"), after_ms)
 
 
 def _decision(record: ApprovalRecord) -> tuple[object, ...]:

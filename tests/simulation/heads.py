@@ -21,6 +21,11 @@ def status_of(item: Item) -> str:
     return str(item["status"]["S"])
 
 
+def expires_ms(item: Item) -> int:
+    """Return when an item expires, epoch milliseconds."""
+    return int(item["expires_at"]["N"]) * 1000
+
+
 def variables_of(item: Item) -> Mapping[str, Attribute]:
     return cast("Mapping[str, Attribute]", item["variables"]["M"])
 

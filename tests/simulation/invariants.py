@@ -25,6 +25,7 @@ from tests.simulation.heads import (
     SETTLED,
     TERMINAL,
     decoded,
+    expires_ms,
     is_waiting,
     paused_at,
     pointer_of,
@@ -35,6 +36,7 @@ from tests.simulation.heads import (
     value_of,
     variables_of,
 )
+from tests.simulation.invocations import OWNER
 from tests.simulation.journal import BrokenInvariant, Process, ToolCall
 
 if TYPE_CHECKING:
@@ -54,14 +56,13 @@ class Violation(Exception):
 
 
 class Judge:
-    """Checks everything that happens in a simulation. In strict mode, the first broken invariant ends the
-    simulation."""
+    """Checks everything that happens in a simulation."""
 
     lease_ms: int = LEASE_MS
     longest_ms: int = 3 * 86_400_000
     """No item of a simulation is needed for longer."""
 
-    def __init__(self, world: "World", *, strict: bool) -> None:
+    def __init__(self, world: "World") -> None:
         self.world = world
         self.broken: list[BrokenInvariant] = []
         self.changes: list[tuple[Change, Process | None]] = []
@@ -72,12 +73,11 @@ class Judge:
         self.stopped_early: list[Process] = []
         self.claims = Claims(self)
         self.task_id = ""
-        self._strict = strict
 
     def wrong(self, number: int, description: str) -> None:
         broken = BrokenInvariant(number, description)
         self.broken.append(broken)
-        if self._strict:
+        if self.world.is_strict:
             self.world.scheduler.fail(Violation(broken))
 
     # Events.
@@ -114,7 +114,7 @@ class Judge:
             return
         if change.key[0].startswith("VALUE#"):
             self.world.incidents.add("a value was kept outside its task's item")
-        lives_ms = int(after["expires_at"]["N"]) * 1000 - now_ms if "expires_at" in after else float("inf")
+        lives_ms = expires_ms(after) - now_ms if "expires_at" in after else float("inf")
         if lives_ms > self.longest_ms:
             self.wrong(7, f"{change.key[1][:40]} of {change.key[0][:20]} is kept for {lives_ms / 3_600_000:g} h")
         if change.key[1].startswith(TASK):
@@ -152,7 +152,7 @@ class Judge:
         repeated."""
         if change.before is None or not change.key[1].startswith(TASK):
             return
-        late_ms = began_ms + process.skew_s * 1000 - int(change.before["expires_at"]["N"]) * 1000
+        late_ms = began_ms + process.skew_s * 1000 - expires_ms(change.before)
         if late_ms > REPEATS_MS:
             self.wrong(2, f"{process.name} changes a task that expired {late_ms / 1000:.0f} s before")
 
@@ -301,6 +301,11 @@ class Judge:
                 self.wrong(
                     5, f"{process.name} gets the reply that call #{call.serial} of {call.tool} is stored, but it is not"
                 )
+
+    def versions(self, process: Process) -> list[Item | None]:
+        """Return the versions of the task that were current since a process began."""
+        versions = self.world.database.since((f"OWNER#{OWNER}", TASK + self.task_id), process.writes)
+        return [version.item for version in versions]
 
     def shown_pauses(
         self,

@@ -24,14 +24,13 @@ from msgspec.structs import replace
 
 from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg
 from mcp_baton.background.start_events import StillStarting
-from mcp_baton.exceptions import EventError, ProtocolError, StoreError
+from mcp_baton.exceptions import EventError, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
 from mcp_baton.tasks.record import PAUSE_REASONS, WORKFLOW_TASK
 from mcp_baton.workflow.repetitions import REPEATS_KEY, SLOW_REPLY_MS
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
-from tests.simulation.heads import decoded, status_of, variables_of
+from tests.simulation.heads import decoded, expires_ms, status_of, variables_of
 from tests.simulation.invariants import TASK
 from tests.simulation.invocations import OWNER, SimulatedExchange, Trigger, task_message
 from tests.simulation.jobs.heads import head_in
@@ -41,7 +40,6 @@ from tests.simulation.scheduler import Killed
 from tests.simulation.servers import look, pay
 from tests.simulation.starts import (
     ARGUMENTS,
-    DELAYS_MS,
     EQUAL,
     MARGIN_MS,
     NEW,
@@ -52,7 +50,6 @@ from tests.simulation.starts import (
     ended_ms_of,
     is_open,
 )
-from tests.simulation.world import Rewrite
 
 CALL_KINDS = (EQUAL,) * 9 + (OTHER, NEW, "resume", "poll", "poll", "cancel", "complete", "sweep", "sweep")
 EVENT, CONFLICT, ARRAY = "event", "conflict", "array"
@@ -95,72 +92,9 @@ class StartedJob:
     calls: int = 0
 
 
-class JobStartWorld(QueueWorld, StartWorld):
-    kinds: tuple[str, ...] = CALL_KINDS
-    first = EQUAL
-
-    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
-        super().__init__(seed, rewrite=rewrite, strict=strict)
-        rng = self.rng
-        self.loss_chance, self.double_chance = rng.choice((0.0, 0.0, 0.3, 0.7)), rng.choice((0.0, 0.0, 0.3))
-        self.retries = rng.choice((0, 2, 2))
-        self.limits = replace(self.limits, default_ttl_ms=rng.choice(LIFETIMES_MS))
-        self.dispatcher = Queue(self)
-        self.judge = self.job_judge = self._judge(strict=strict)
-
-    def _judge(self, *, strict: bool) -> "JobStartJudge":
-        return JobStartJudge(self, strict=strict)
-
-    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
-        return background_server()
-
-    def run(self) -> None:
-        self._invoke(Trigger(self.first))
-        for _ in range(self.rng.randrange(1, 9)):
-            self._invoke(Trigger(self.rng.choice(type(self).kinds)), self.rng.choice(DELAYS_MS))
-        self.scheduler.run()
-        self.weather.is_over = True
-        self.failure_chance = 0
-        self._last_starts()
-
-    def _last_starts(self) -> None:
-        for wait_ms in (2 * self.judge.lease_ms + self.fast_ms, REPEATS_MS + MARGIN_MS + self.fast_ms):
-            self._last(EQUAL, wait_ms)
-            self._sweep_until_all_have_ended()
-        self.judge.check_last()
-
-    def _last(self, kind: str, wait_ms: float) -> None:
-        self.scheduler.now_ms += wait_ms
-        self._invoke(Trigger(kind, last=True))
-        self.scheduler.run()
-
-    def _sweep_until_all_have_ended(self) -> None:
-        for _ in range(MOST_SWEEPS):
-            if not self.job_judge.open_jobs():
-                return
-            self._last("sweep", MINUTE_MS)
-        self.judge.wrong(29, f"sweeps do not end {self.job_judge.open_jobs()}")
-
-    def message(self, _process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
-        as_task: dict[str, Json] = {} if self.stateless else {"task": {}}
-        if trigger.kind in ARGUMENTS:
-            return "tools/call", {"name": "buy", "arguments": dict(ARGUMENTS[trigger.kind]), **as_task}
-        if trigger.kind == "resume":
-            workflow_tasks = sorted(set(self.job_judge.workflow_tasks.values()))
-            task_id = self.rng.choice(workflow_tasks) if workflow_tasks else "0" * 24
-            return "tools/call", {"name": "buy", "arguments": {"task_id": task_id}, **as_task}
-        return task_message(self.rng.choice(self.known_ids) if self.known_ids else "0" * 24, trigger.kind)
-
-    def _handle(self, process: Process, trigger: Trigger) -> None:
-        if trigger.event is not None:
-            event: Any = trigger.event["batonTask"]
-            process.task_id = event["taskId"]
-        super()._handle(process, trigger)
-
-
 class JobStartJudge(StartJudge):
-    def __init__(self, world: JobStartWorld, *, strict: bool) -> None:
-        super().__init__(world, strict=strict)
+    def __init__(self, world: "JobStartWorld") -> None:
+        super().__init__(world)
         self.jobs: dict[str, StartedJob] = {}
         self.workflow_tasks: dict[str, str] = {}
         """The task of its workflow, by job."""
@@ -172,14 +106,8 @@ class JobStartJudge(StartJudge):
 
     # Writes.
 
-    def _note_task(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
-        task_id, after = change.key[1].removeprefix(TASK), change.after
-        if after is None:
-            self.tasks.pop(task_id, None)
-            return
-        self.tasks[task_id] = after
-        if NAMED in after or BY_CLIENT in after or status_of(after) in {"cancelled", "failed"}:
-            self.known_at_ms.setdefault(task_id, now_ms)
+    def _note_holder(self, number: int, task_id: str, change: Change, process: Process | None) -> None:
+        after = change.after or {}
         if change.before is None and "allowed" in after and process is not None:
             self.workflow_tasks[task_id] = str(decoded(variables_of(after)[WORKFLOW_TASK]))
             self._note_job(number, task_id, process)
@@ -205,16 +133,16 @@ class JobStartJudge(StartJudge):
 
     def _living(self, task_id: str, now_ms: float) -> Item | None:
         task = self.tasks.get(task_id)
-        return task if task is not None and int(task["expires_at"]["N"]) * 1000 > now_ms else None
+        return task if task is not None and expires_ms(task) > now_ms else None
 
     def _is_known(self, task_id: str, before_ms: float = math.inf) -> bool:
         """Whether a client has ended a job, or has named or ended the task of its workflow, before this time."""
-        if self.known_at_ms.get(task_id, math.inf) < before_ms:
+        if super()._is_known(task_id, before_ms):
             return True
         workflow_task = self.workflow_tasks.get(task_id, "")
         # The task of the workflow may expire before the job does. Then it is not known who has ended it.
         is_found = before_ms == math.inf or self._living(workflow_task, self.world.scheduler.now_ms) is not None
-        return is_found and self.known_at_ms.get(workflow_task, math.inf) < before_ms
+        return is_found and super()._is_known(workflow_task, before_ms)
 
     # Calls and replies.
 
@@ -239,24 +167,16 @@ class JobStartJudge(StartJudge):
         if process.kind in ARGUMENTS:
             super().check_stopped(process)
 
-    def check_reply(self, process: Process) -> None:
-        self.check_nothing_run(process)
-        if process.meta.get(REPEATS_KEY) is not True:
-            return
-        self.world.incidents.add("a call was a repetition")
-        if process.kind == NEW:
-            self.wrong(28, f'{process.name} is "new", and repeats a call')
-        if process.created is not None:
-            self.wrong(28, f"{process.name} repeats a call, and creates {process.created}")
-        task_id, began_ms = task_id_in(process.answer), process.began_ms - MARGIN_MS
-        if self._is_known(task_id, began_ms):
-            self.wrong(28, f"{process.name} repeats the call of {task_id}, which a client has named or ended")
-        task = self.tasks.get(task_id)
-        if task is None or is_open(task) or self._clocks_differ():
-            return
-        ended_ms = ended_ms_of(task)
-        if ended_ms < began_ms and ended_ms - self.asked_ms[task_id] < SLOW_REPLY_MS:
-            self.wrong(28, f"{process.name} repeats the call of {task_id}, which was fast")
+    def replied_task(self, process: Process) -> str:
+        match process.answer:
+            case {"taskId": str(task_id)} | {"task": {"taskId": str(task_id)}}:
+                return task_id
+            case _:
+                return ""
+
+    @staticmethod
+    def _has_run(task: Item) -> bool:
+        return not is_open(task)
 
     def describe(self, change: Change) -> str:
         if change.key[1].startswith(TASK) and change.after is not None and "allowed" in change.after:
@@ -267,19 +187,51 @@ class JobStartJudge(StartJudge):
     def check_last(self) -> None:
         calls = [process for process in self.world.processes.values() if process.kind == EQUAL][-2:]
         for process in calls:
-            if not task_id_in(process.answer):
+            if not self.replied_task(process):
                 self.wrong(29, f"{process.name} starts no task, and replies with none: {process.answer}")
         if calls[-1].meta.get(REPEATS_KEY) is True:
             self.wrong(29, f"{calls[-1].name} repeats a call of more than two minutes ago")
 
 
-def task_id_in(answer: JsonObject | ProtocolError | None) -> str:
-    """Return the id of the task that a reply consists of."""
-    match answer:
-        case {"taskId": str(task_id)} | {"task": {"taskId": str(task_id)}}:
-            return task_id
-        case _:
-            return ""
+class JobStartWorld(QueueWorld, StartWorld):
+    start_kinds: tuple[str, ...] = CALL_KINDS
+    judge: JobStartJudge
+    judge_type: type[StartJudge] = JobStartJudge
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        rng = self.rng
+        self.loss_chance, self.double_chance = rng.choice((0.0, 0.0, 0.3, 0.7)), rng.choice((0.0, 0.0, 0.3))
+        self.retries = rng.choice((0, 2, 2))
+        self.limits = replace(self.limits, default_ttl_ms=rng.choice(LIFETIMES_MS))
+        self.dispatcher = Queue(self)
+
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
+        return background_server()
+
+    def _end_jobs(self) -> None:
+        """Run sweeps until all jobs have ended."""
+        for _ in range(MOST_SWEEPS):
+            if not self.judge.open_jobs():
+                return
+            self._last("sweep", MINUTE_MS)
+        self.judge.wrong(29, f"sweeps do not end {self.judge.open_jobs()}")
+
+    def message(self, _process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
+        as_task: dict[str, Json] = {} if self.stateless else {"task": {}}
+        if trigger.kind in ARGUMENTS:
+            return "tools/call", {"name": "buy", "arguments": dict(ARGUMENTS[trigger.kind]), **as_task}
+        if trigger.kind == "resume":
+            workflow_tasks = sorted(set(self.judge.workflow_tasks.values()))
+            task_id = self.rng.choice(workflow_tasks) if workflow_tasks else "0" * 24
+            return "tools/call", {"name": "buy", "arguments": {"task_id": task_id}, **as_task}
+        return task_message(self.rng.choice(self.known_ids) if self.known_ids else "0" * 24, trigger.kind)
+
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        if trigger.event is not None:
+            event: Any = trigger.event["batonTask"]
+            process.task_id = event["taskId"]
+        super()._handle(process, trigger)
 
 
 def event(key: str = "A", start_id: str = "e-1", **members: Json) -> dict[str, Json]:
@@ -293,47 +245,11 @@ EVENTS: dict[str, Json] = {
 }
 
 
-class EventWorld(JobStartWorld):
-    """Deliveries of events: repeated, late and at once, also with other arguments and in arrays."""
-
-    kinds = EVENT_KINDS
-    first = EVENT
-
-    def _judge(self, *, strict: bool) -> "EventJudge":
-        self.event_judge = EventJudge(self, strict=strict)
-        return self.event_judge
-
-    def _handle(self, process: Process, trigger: Trigger) -> None:
-        if trigger.kind not in EVENTS:
-            super()._handle(process, trigger)
-            return
-        try:
-            outcome = self.endpoint(process).start(EVENTS[trigger.kind], SimulatedExchange(self, process))
-        except (EventError, StillStarting, StoreError) as error:
-            self.note(process.actor, f"fails: {error}")
-            self.event_judge.check_error(process, error)
-            self._deliver_again(trigger)
-        except Killed:
-            self._deliver_again(trigger)
-            raise
-        else:
-            self.note(process.actor, f"ends: {outcome}")
-            self.event_judge.check_outcome(process, outcome)
-
-    def _last_starts(self) -> None:
-        self._last(EVENT, 2 * self.judge.lease_ms + self.fast_ms)
-        self._sweep_until_all_have_ended()
-        self.judge.check_last()
-        self._last(EVENT, 6 * DAY_MS)
-        self._sweep_until_all_have_ended()
-        self.judge.check_last()
-
-
 class EventJudge(JobStartJudge):
     longest_ms = 8 * DAY_MS
 
-    def __init__(self, world: EventWorld, *, strict: bool) -> None:
-        super().__init__(world, strict=strict)
+    def __init__(self, world: "EventWorld") -> None:
+        super().__init__(world)
         self.outcomes: dict[str, list[tuple[str, str]]] = {}
         """By process: the outcome and the task of each event that it has delivered."""
         self.refused: set[str] = set()
@@ -411,3 +327,37 @@ class EventJudge(JobStartJudge):
         or the worker had no time left and the workflow is paused."""
         tasks = [self._living(task, self.world.scheduler.now_ms) for task in (task_id, self.workflow_tasks[task_id])]
         return self._is_known(task_id) or any(task is None or PAUSE_REASONS in variables_of(task) for task in tasks)
+
+
+class EventWorld(JobStartWorld):
+    """Deliveries of events: repeated, late and at once, also with other arguments and in arrays."""
+
+    start_kinds = EVENT_KINDS
+    first = EVENT
+    judge: EventJudge
+    judge_type = EventJudge
+
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        if trigger.kind not in EVENTS:
+            super()._handle(process, trigger)
+            return
+        try:
+            outcome = self.endpoint(process).start(EVENTS[trigger.kind], SimulatedExchange(self, process))
+        except (EventError, StillStarting, StoreError) as error:
+            self.note(process.actor, f"fails: {error}")
+            self.judge.check_error(process, error)
+            self._deliver_again(trigger)
+        except Killed:
+            self._deliver_again(trigger)
+            raise
+        else:
+            self.note(process.actor, f"ends: {outcome}")
+            self.judge.check_outcome(process, outcome)
+
+    def _last_starts(self) -> None:
+        self._last(EVENT, 2 * self.judge.lease_ms + self.fast_ms)
+        self._end_jobs()
+        self.judge.check_last()
+        self._last(EVENT, 6 * DAY_MS)
+        self._end_jobs()
+        self.judge.check_last()

@@ -18,7 +18,7 @@ from tests.simulation.heads import reasons_of, serial_in, steps_of, value_of, va
 from tests.simulation.invariants import Judge
 from tests.simulation.journal import Process, ToolCall
 from tests.simulation.servers import Plan, look, mail, pay, weigh
-from tests.simulation.world import Rewrite, World
+from tests.simulation.world import World
 
 NAMES = ["ann", "bob", "cy", "dora"]
 STEP = "mails"
@@ -38,20 +38,6 @@ def listing_server(parallel: int) -> Server:
     server.add_workflow(Workflow(name="list", description="write to all", arguments=key, steps=steps))
     server.check()
     return server
-
-
-class ListWorld(World):
-    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
-        super().__init__(seed, rewrite=rewrite, strict=strict)
-        self.plan = Plan("list", tuple(("mail", {"to": name}) for name in [*NAMES, "zoe"]))
-        self.parallel = self.rng.choice([1, 2, 3])
-        self.judge: ListJudge = ListJudge(self, strict=strict)
-
-    def names_of(self, tool: str) -> list[str]:
-        return [f"{STEP}/{index}" for index in range(len(NAMES))] if tool == "mail" else super().names_of(tool)
-
-    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
-        return listing_server(self.parallel)
 
 
 class ListJudge(Judge):
@@ -133,3 +119,18 @@ class ListJudge(Judge):
 
     def _completed(self, head: Item) -> bool:
         return steps_of(head).get(STEP) == "completed"
+
+
+class ListWorld(World):
+    judge_type = ListJudge
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.plan = Plan("list", tuple(("mail", {"to": name}) for name in [*NAMES, "zoe"]))
+        self.parallel = self.rng.choice([1, 2, 3])
+
+    def names_of(self, tool: str) -> list[str]:
+        return [f"{STEP}/{index}" for index in range(len(NAMES))] if tool == "mail" else super().names_of(tool)
+
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
+        return listing_server(self.parallel)

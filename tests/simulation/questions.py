@@ -19,11 +19,11 @@ from mcp_baton.workflow.steps.step import Step
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import SETTLED, TERMINAL, serial_in, status_of, steps_of, value_of, variables_of
-from tests.simulation.invariants import TASK, Judge
-from tests.simulation.invocations import OWNER, Trigger
+from tests.simulation.invariants import Judge
+from tests.simulation.invocations import Trigger
 from tests.simulation.journal import Process
 from tests.simulation.servers import Plan, look, mail, pay
-from tests.simulation.world import Rewrite, World
+from tests.simulation.world import World
 
 WHO = Question("who", "Who for {key}?", returns=str, of="model")
 MUCH = Question("much", "How much for {who}?", returns=int, of="user", template_bindings={"who": step_output("who")})
@@ -65,40 +65,8 @@ def asking_server() -> Server:
     return server
 
 
-class QuestionWorld(World):
-    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
-        super().__init__(seed, rewrite=rewrite, strict=strict)
-        self.plan = Plan(self.rng.choice(sorted(asking_server().workflows)), CALLS)
-        self.kinds = KINDS
-        self.given_answers: dict[str, Mapping[str, Json]] = {}
-        self.judge: QuestionJudge = QuestionJudge(self, strict=strict)
-
-    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
-        return asking_server()
-
-    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
-        """Return the method and the params of a client's request. Runs are calls of the workflow's tool."""
-        if trigger.kind not in {"start", "resume"} or process.is_unrelated:
-            return super().message(process, trigger)
-        answers = self.given_answers[process.name] = self._answers(last=trigger.last)
-        arguments: dict[str, Json] = {"answers": dict(answers)} if answers else {}
-        if trigger.kind == "start":
-            return "tools/call", {"name": self.plan.name, "arguments": {"key": "A", **arguments}}
-        return "tools/call", {"name": self.plan.name, "arguments": arguments, "_meta": {TASK_ID_KEY: self.task_id}}
-
-    def _answers(self, *, last: bool) -> dict[str, Json]:
-        """Return a client's answers: to some questions, or with `last`, to those that are still open."""
-        questions = [step.name for step in self.steps() if isinstance(step, Question)]
-        if last and self.judge.head is not None:
-            statuses = steps_of(self.judge.head)
-            return {name: ANSWERS[name][0] for name in questions if statuses[name] not in SETTLED}
-        return {name: self.rng.choice(ANSWERS[name]) for name in questions if self.rng.random() < 0.6}
-
-
 class QuestionJudge(Judge):
-    def __init__(self, world: QuestionWorld, *, strict: bool) -> None:
-        super().__init__(world, strict=strict)
-        self.question_world = world
+    world: "QuestionWorld"
 
     def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         super()._check_head(number, change, process, now_ms)
@@ -131,12 +99,11 @@ class QuestionJudge(Judge):
 
     def check_reply(self, process: Process) -> None:
         super().check_reply(process)
-        given_answers = self.question_world.given_answers.get(process.name)
+        given_answers = self.world.given_answers.get(process.name)
         reply = process.answer
         if not given_answers or isinstance(reply, ProtocolError) or reply is None:
             return
-        versions = self.world.database.since((f"OWNER#{OWNER}", TASK + self.task_id), process.writes)
-        items = [version.item for version in versions if version.item is not None]
+        items = [item for item in self.versions(process) if item is not None]
         text = str(reply.get("content"))
         if REFUSED in text:
             self.world.incidents.add("an answer was refused")
@@ -192,3 +159,34 @@ class QuestionJudge(Judge):
         is_live = head is not None and status_of(head) not in TERMINAL and self.head is not None
         if is_live and self.head and status_of(self.head) != "completed":
             self.wrong(10, f"every question is answered, but the task is {status_of(self.head)}")
+
+
+class QuestionWorld(World):
+    judge_type = QuestionJudge
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.plan = Plan(self.rng.choice(sorted(asking_server().workflows)), CALLS)
+        self.kinds = KINDS
+        self.given_answers: dict[str, Mapping[str, Json]] = {}
+
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
+        return asking_server()
+
+    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
+        """Return the method and the params of a client's request. Runs are calls of the workflow's tool."""
+        if trigger.kind not in {"start", "resume"} or process.is_unrelated:
+            return super().message(process, trigger)
+        answers = self.given_answers[process.name] = self._answers(last=trigger.last)
+        arguments: dict[str, Json] = {"answers": dict(answers)} if answers else {}
+        if trigger.kind == "start":
+            return "tools/call", {"name": self.plan.name, "arguments": {"key": "A", **arguments}}
+        return "tools/call", {"name": self.plan.name, "arguments": arguments, "_meta": {TASK_ID_KEY: self.task_id}}
+
+    def _answers(self, *, last: bool) -> dict[str, Json]:
+        """Return a client's answers: to some questions, or with `last`, to those that are still open."""
+        questions = [step.name for step in self.steps() if isinstance(step, Question)]
+        if last and self.judge.head is not None:
+            statuses = steps_of(self.judge.head)
+            return {name: ANSWERS[name][0] for name in questions if statuses[name] not in SETTLED}
+        return {name: self.rng.choice(ANSWERS[name]) for name in questions if self.rng.random() < 0.6}

@@ -23,7 +23,17 @@ from tests.simulation.dynamodb.database import Key
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.dynamodb.versions import Version
 from tests.simulation.faults import Fault
-from tests.simulation.heads import SETTLED, TERMINAL, claim_of, decoded, is_outside, status_of, steps_of, variables_of
+from tests.simulation.heads import (
+    SETTLED,
+    TERMINAL,
+    claim_of,
+    decoded,
+    expires_ms,
+    is_outside,
+    status_of,
+    steps_of,
+    variables_of,
+)
 from tests.simulation.journal import Process
 
 if TYPE_CHECKING:
@@ -132,7 +142,7 @@ class Replies:
             return
         for key in self._keys(process.owner):
             versions = self.world.database.since(key, process.writes)
-            lives = all(version.item and _expires_ms(version.item) > self._clock(process)[1] for version in versions)
+            lives = all(version.item and expires_ms(version.item) > self._clock(process)[1] for version in versions)
             if lives and key[1].removeprefix(TASK) not in ids:
                 self.wrong(16, f"{process.name} lists {ids}, without {key[1]}")
 
@@ -185,7 +195,7 @@ class Replies:
             yield "there is no such task"
             return
         first_ms, last_ms = self._clock(process)
-        if _expires_ms(item) < first_ms:
+        if expires_ms(item) < first_ms:
             yield "it has expired"
         is_workflow = PROGRESS in variables_of(item)
         steps = steps_of(item) if is_workflow else {}
@@ -230,7 +240,7 @@ class Replies:
     def _check_missing(self, process: Process, task_id: str) -> None:
         _, last_ms = self._clock(process)
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
-        if all(version.item is not None and _expires_ms(version.item) > last_ms for version in versions):
+        if all(version.item is not None and expires_ms(version.item) > last_ms for version in versions):
             self.wrong(14, f"{process.name} gets the reply that the task {task_id} does not exist")
 
     def _check_superseded(self, process: Process, task_id: str) -> None:
@@ -310,8 +320,8 @@ class Replies:
             # A deleted task may still be counted, as it was before the deletion.
             *_, before, last = (None, *(version.item for version in world.database.versions[key]))
             deleted_items = [before] if last is None and before and status_of(before) not in TERMINAL else []
-            at_most += any(_expires_ms(item) + SPAN_S * 1000 > first_ms for item in live or deleted_items)
-            at_least += len(live) == len(versions) and all(_expires_ms(item) > last_ms for item in live)
+            at_most += any(expires_ms(item) + SPAN_S * 1000 > first_ms for item in live or deleted_items)
+            at_least += len(live) == len(versions) and all(expires_ms(item) > last_ms for item in live)
         if world.weather.skewed or world.weather.freezes:
             return 0, len(world.processes)
         return (0 if unclear or world.uncounted else at_least), at_most
@@ -417,10 +427,6 @@ def _without_error(reason: Json) -> JsonObject:
     """Return a reason without its error, and without what is computed when it is read."""
     members = reason.items() if isinstance(reason, Mapping) else ()
     return {name: value for name, value in members if name not in ("error", "over")}
-
-
-def _expires_ms(item: Item) -> int:
-    return int(item["expires_at"]["N"]) * 1000
 
 
 def _is_reserved(name: str) -> bool:

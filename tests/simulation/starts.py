@@ -9,6 +9,7 @@ faults end, a call starts a task or replies with one. Two minutes later, an equa
 that says that nothing was run leaves no start that blocks the next one. 31. A start is kept as long as its task.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -34,7 +35,7 @@ from tests.simulation.journal import Process, ToolCall
 from tests.simulation.replies import SHORT_MS
 from tests.simulation.scheduler import Actor
 from tests.simulation.servers import Plan, look, pay
-from tests.simulation.world import Rewrite, World
+from tests.simulation.world import World
 
 EQUAL, OTHER, NEW = "equal", "other", "new"
 ARGUMENTS: dict[str, dict[str, Json]] = {
@@ -69,64 +70,6 @@ def starting_server() -> Server:
     return server
 
 
-class StartWorld(World):
-    runs = frozenset()
-
-    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
-        super().__init__(seed, rewrite=rewrite, strict=strict)
-        self.plan = Plan("buy", (("pay", {"amount": 7}),))
-        self.limits = replace(self.limits, max_tasks_per_owner=None)
-        self.deployed_ms = None
-        self.stateless = self.rng.random() < 0.5
-        self.stalled_s: dict[str, float] = {}
-        # Most errors need a call that stands still before it creates its task, or after it has read another one's.
-        self.freeze_chance = self.rng.choice((0.0, 0.0, 0.4))
-        self.judge: StartJudge = StartJudge(self, strict=strict)
-
-    def run(self) -> None:
-        self._invoke(Trigger(EQUAL))
-        for _ in range(self.rng.randrange(1, 9)):
-            self._invoke(Trigger(self.rng.choice(KINDS)), self.rng.choice(DELAYS_MS))
-        self.scheduler.run()
-        self.weather.is_over = True
-        self.failure_chance = 0
-        for wait_ms in (2 * self.judge.lease_ms + self.fast_ms, REPEATS_MS + MARGIN_MS + self.fast_ms):
-            self.scheduler.now_ms += wait_ms
-            self._invoke(Trigger(EQUAL, last=True))
-            self.scheduler.run()
-        self.judge.check_last()
-
-    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
-        return starting_server()
-
-    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
-        if trigger.kind in ARGUMENTS:
-            return "tools/call", {"name": "buy", "arguments": dict(ARGUMENTS[trigger.kind])}
-        task_id = self.rng.choice(self.known_ids) if self.known_ids else "0" * 24
-        if trigger.kind == "resume":
-            self.judge.named.setdefault(task_id, process.name)
-            return "tools/call", {"name": "buy", "arguments": {"task_id": task_id}}
-        return task_message(task_id, trigger.kind)
-
-    def stall(self, actor: Actor, seconds: float | None = None) -> None:
-        seconds = self.weather.stall_s() if seconds is None else seconds
-        process = self._running_process(actor)
-        if process is not None:
-            self.stalled_s[process.name] = self.stalled_s.get(process.name, 0) + seconds
-        super().stall(actor, seconds)
-
-    def choose_fault(self, request: SentRequest) -> Fault | None:
-        is_first_call = request.process.kind in ARGUMENTS and request.partition.startswith("OWNER#")
-        fault = {"PutItem": Fault.STALLED_BEFORE, "GetItem": Fault.STALLED_AFTER}.get(request.operation)
-        if fault and is_first_call and not self.weather.is_over and self.rng.random() < self.freeze_chance:
-            return fault
-        return super().choose_fault(request)
-
-    def _take_time(self, actor: Actor) -> None:
-        super()._take_time(actor)
-        self.sleep(self.rng.choice(CALL_TIMES_S))
-
-
 @dataclass(slots=True)
 class StoredStart:
     """A start as a process has stored it.
@@ -145,9 +88,10 @@ class StoredStart:
 class StartJudge(Judge):
     """Checks starts only. Other simulations check the promises for each task."""
 
-    def __init__(self, world: StartWorld, *, strict: bool) -> None:
-        super().__init__(world, strict=strict)
-        self.start_world = world
+    world: "StartWorld"
+
+    def __init__(self, world: "StartWorld") -> None:
+        super().__init__(world)
         self.tasks: dict[str, Item] = {}
         self.starts: list[StoredStart] = []
         self.stored: dict[str, Item] = {}
@@ -201,7 +145,10 @@ class StartJudge(Judge):
         self.tasks[task_id] = after
         if NAMED in after or BY_CLIENT in after or status_of(after) in {"cancelled", "failed"}:
             self.known_at_ms.setdefault(task_id, now_ms)
-        before_claim, claim = claim_of(change.before) if change.before else None, claim_of(after)
+        self._note_holder(number, task_id, change, process)
+
+    def _note_holder(self, number: int, task_id: str, change: Change, process: Process | None) -> None:
+        before_claim, claim = (claim_of(item) if item else None for item in (change.before, change.after))
         if process is None or claim is None or (before_claim and before_claim[0] == claim[0]):
             return
         self.held[process.name] = task_id
@@ -271,7 +218,7 @@ class StartJudge(Judge):
         claim = claim_of(task)
         if claim is None or claim[2] == 0 or claim[1] > 1:
             return False
-        stalled_s = max(self.start_world.stalled_s.get(each.name, 0) for each in (process, other))
+        stalled_s = max(self.world.stalled_s.get(each.name, 0) for each in (process, other))
         return stalled_s < LONG_STALL_S and not any(start.process.kind == NEW for start in self.starts)
 
     @staticmethod
@@ -302,7 +249,7 @@ class StartJudge(Judge):
         if process.meta.get(REPEATS_KEY) is not True:
             return
         self.world.incidents.add("a call was a repetition")
-        task_id = str(process.meta.get("task_id", ""))
+        task_id = self.replied_task(process)
         if process.created is not None:
             self.wrong(28, f"{process.name} repeats a call, and creates {process.created}")
         if process.calls and self.held.get(process.name) != task_id:
@@ -310,7 +257,7 @@ class StartJudge(Judge):
         began_ms, task = process.began_ms - MARGIN_MS, self.tasks.get(task_id)
         if process.kind == NEW:
             self.wrong(28, f'{process.name} is "new", and repeats a call')
-        if self.known_at_ms.get(task_id, float("inf")) < began_ms:
+        if self._is_known(task_id, began_ms):
             self.wrong(28, f"{process.name} repeats the call of {task_id}, which a client has named or ended")
         if task is None or self.held.get(process.name) == task_id or self._clocks_differ():
             return
@@ -319,10 +266,24 @@ class StartJudge(Judge):
             self.wrong(
                 28, f"{process.name} repeats the call of {task_id}, whose run has died, and does not continue it"
             )
-        if not is_open(task) or (claim is not None and claim[2] == 0):
+        if self._has_run(task):
             ended_ms = ended_ms_of(task)
             if ended_ms < began_ms and ended_ms - self.asked_ms[task_id] < SLOW_REPLY_MS:
                 self.wrong(28, f"{process.name} repeats the call of {task_id}, which was fast")
+
+    def replied_task(self, process: Process) -> str:
+        """Return the id of the task in a reply, or an empty string."""
+        return str(process.meta.get("task_id", ""))
+
+    def _is_known(self, task_id: str, before_ms: float = math.inf) -> bool:
+        """Whether a client has named or ended a task before this time, or it has failed."""
+        return self.known_at_ms.get(task_id, math.inf) < before_ms
+
+    @staticmethod
+    def _has_run(task: Item) -> bool:
+        """Whether the last run of a task has ended."""
+        claim = claim_of(task)
+        return not is_open(task) or (claim is not None and claim[2] == 0)
 
     def check_settled(self) -> None:
         """Nothing more is checked."""
@@ -343,6 +304,77 @@ class StartJudge(Judge):
             item: Any = change.after or {}
             return f"start {item.get('task', {}).get('S')}"
         return super().describe(change)
+
+
+class StartWorld(World):
+    runs = frozenset()
+    first = EQUAL
+    start_kinds: tuple[str, ...] = KINDS
+    judge: StartJudge
+    judge_type: type[StartJudge] = StartJudge
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.plan = Plan("buy", (("pay", {"amount": 7}),))
+        self.limits = replace(self.limits, max_tasks_per_owner=None)
+        self.deployed_ms = None
+        self.stateless = self.rng.random() < 0.5
+        self.stalled_s: dict[str, float] = {}
+        # Most errors need a call that stands still before it creates its task, or after it has read another one's.
+        self.freeze_chance = self.rng.choice((0.0, 0.0, 0.4))
+
+    def run(self) -> None:
+        self._invoke(Trigger(self.first))
+        for _ in range(self.rng.randrange(1, 9)):
+            self._invoke(Trigger(self.rng.choice(self.start_kinds)), self.rng.choice(DELAYS_MS))
+        self.scheduler.run()
+        self.weather.is_over = True
+        self.failure_chance = 0
+        self._last_starts()
+
+    def _last_starts(self) -> None:
+        for wait_ms in (2 * self.judge.lease_ms + self.fast_ms, REPEATS_MS + MARGIN_MS + self.fast_ms):
+            self._last(EQUAL, wait_ms)
+            self._end_jobs()
+        self.judge.check_last()
+
+    def _last(self, kind: str, wait_ms: float) -> None:
+        self.scheduler.now_ms += wait_ms
+        self._invoke(Trigger(kind, last=True))
+        self.scheduler.run()
+
+    def _end_jobs(self) -> None:
+        """Let the jobs that the calls have started end."""
+
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
+        return starting_server()
+
+    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
+        if trigger.kind in ARGUMENTS:
+            return "tools/call", {"name": "buy", "arguments": dict(ARGUMENTS[trigger.kind])}
+        task_id = self.rng.choice(self.known_ids) if self.known_ids else "0" * 24
+        if trigger.kind == "resume":
+            self.judge.named.setdefault(task_id, process.name)
+            return "tools/call", {"name": "buy", "arguments": {"task_id": task_id}}
+        return task_message(task_id, trigger.kind)
+
+    def stall(self, actor: Actor, seconds: float | None = None) -> None:
+        seconds = self.weather.stall_s() if seconds is None else seconds
+        process = self._running_process(actor)
+        if process is not None:
+            self.stalled_s[process.name] = self.stalled_s.get(process.name, 0) + seconds
+        super().stall(actor, seconds)
+
+    def choose_fault(self, request: SentRequest) -> Fault | None:
+        is_first_call = request.process.kind in ARGUMENTS and request.partition.startswith("OWNER#")
+        fault = {"PutItem": Fault.STALLED_BEFORE, "GetItem": Fault.STALLED_AFTER}.get(request.operation)
+        if fault and is_first_call and not self.weather.is_over and self.rng.random() < self.freeze_chance:
+            return fault
+        return super().choose_fault(request)
+
+    def _take_time(self, actor: Actor) -> None:
+        super()._take_time(actor)
+        self.sleep(self.rng.choice(CALL_TIMES_S))
 
 
 def is_open(task: Item) -> bool:

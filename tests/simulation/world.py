@@ -30,7 +30,7 @@ from tests.simulation.dynamodb.database import Change, Key, key_of
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.dynamodb.versions import VersionedDatabase
 from tests.simulation.faults import HOT_MS, KILLS, SKEWS_S, STALLS, Fault, Weather
-from tests.simulation.heads import pointer_of, serial_in, variables_of
+from tests.simulation.heads import expires_ms, pointer_of, serial_in, variables_of
 from tests.simulation.invariants import TASK, Judge
 from tests.simulation.invocations import (
     HANDSHAKE_ONLY,
@@ -74,7 +74,11 @@ class World:
 
     Args:
         rewrite: Changes each request before it is sent.
+        strict: Whether the first broken invariant ends the simulation.
     """
+
+    judge: Judge
+    judge_type: type[Judge] = Judge
 
     settings = SETTINGS
     runs: frozenset[str] = frozenset({"start", "resume"})
@@ -83,8 +87,8 @@ class World:
     delays_ms: tuple[int, ...] = DELAYS_MS
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
-        self.rng = Random(seed)
-        rng = self.rng
+        self.seed, self.is_strict = seed, strict
+        self.rng = rng = Random(seed)
         self.weather = Weather.choose(rng)
         self.plan: Plan = rng.choice(PLANS)
         self.ttl_ms = rng.choice(TTLS_MS)
@@ -109,7 +113,6 @@ class World:
         self.uncounted = self.deployed_ms is not None and rng.random() < 0.5
         self.incidents: set[str] = set()
         self.replies = Replies(self)
-        self.judge: Judge = Judge(self, strict=strict)
         self.containers: list[Container] = []
         self._reuse_chance = rng.choice((0.0, 0.5, 0.9))
         self._rewrite = rewrite
@@ -121,6 +124,11 @@ class World:
         self._creation_is_late = Random(f"late creation {seed}").random() < 0.03
         self._names = Random(f"names {seed}")
         self._names_steps = self._names.random() < 0.3
+        self._set_up()
+        self.judge = self.judge_type(self)
+
+    def _set_up(self) -> None:
+        """Choose what only this kind of simulation has. Kinds that extend another one choose after it."""
 
     # The course of a simulation.
 
@@ -343,7 +351,7 @@ class World:
 
     def _expire(self, key: tuple[str, str]) -> None:
         item = self.database.items.get(key)
-        if item is not None and int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
+        if item is not None and expires_ms(item) <= self.scheduler.now_ms:
             self.trace.append((self.scheduler.now_ms, "-", f"{key[1]} is deleted"))
             self.incidents.add("an expired item was deleted")
             self.database.expire(key)

@@ -22,7 +22,6 @@ from tests.simulation.jobs.tools import JobPlan
 from tests.simulation.jobs.world import DELAYS_MS, JobWorld
 from tests.simulation.journal import Process, ToolCall
 from tests.simulation.servers import Plan, constants_of, look, mail, pay, weigh
-from tests.simulation.world import Rewrite
 
 ATTEMPTS = 3
 NAMES = ("walk", "walk", "careful")
@@ -58,62 +57,9 @@ WORKFLOWS = {
 }
 
 
-class BackgroundWorld(JobWorld):
-    runs = frozenset({"work", "resume"})
-    arguments: ClassVar[JsonObject] = {"key": "A"}
-
-    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
-        super().__init__(seed, rewrite=rewrite, strict=strict)
-        rng: Random = self.rng
-        self.job = JobPlan(rng.choice(NAMES), ATTEMPTS)
-        self.plan = Plan(self.job.tool, ())
-        self._disturbance_count = rng.choice((0, 0, 1, 3, 6))
-
-    def _judge(self, *, strict: bool) -> JobJudge:
-        self.background_judge = BackgroundJudge(self, strict=strict)
-        return self.background_judge
-
-    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
-        return background_server()
-
-    def run(self) -> None:
-        """Run until the call's task has ended. Then check that the workflow's task has ended or can be resumed."""
-        super().run()
-        self._end_other_calls()
-        flow = self.background_judge.flow
-        if flow.head is not None and status_of(flow.head) not in TERMINAL:
-            self._resume_at_the_end(flow, "poll own")
-
-    def _end_other_calls(self) -> None:
-        """Let further calls of the workflow end."""
-
-    def on_creation(self, task_id: str) -> None:
-        if self.task_id is None:
-            for _ in range(self._disturbance_count):
-                self._invoke(Trigger(self.rng.choice(DISTURBANCES)), self.rng.choice(DELAYS_MS))
-        super().on_creation(task_id)
-
-    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
-        flow_meta: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.background_judge.flow.task_id}}
-        match trigger.kind:
-            case "poll own" | "cancel own" | "complete own":
-                return task_message(self.background_judge.flow.task_id, trigger.kind.removesuffix(" own"))
-            case "resume":
-                return "prompts/get", {"name": self.job.tool, "arguments": {}, **flow_meta}
-            case "call":
-                step = self.rng.choice([step for step in self.steps() if constants_of(step)])
-                return "tools/call", {"name": step.tool, "arguments": constants_of(step), **flow_meta}
-            case _:
-                return super().message(process, trigger)
-
-    def _handle(self, process: Process, trigger: Trigger) -> None:
-        super()._handle(process, trigger)
-        self.background_judge.flow.claims.note_end(process)
-
-
 class FlowJudge(Judge):
-    def __init__(self, world: BackgroundWorld, *, strict: bool) -> None:
-        super().__init__(world, strict=strict)
+    def __init__(self, world: "BackgroundWorld") -> None:
+        super().__init__(world)
         self.completed: dict[str, Process] = {}
         """The process that completed each step."""
 
@@ -131,9 +77,9 @@ class FlowJudge(Judge):
 
 
 class BackgroundJudge(JobJudge):
-    def __init__(self, world: BackgroundWorld, *, strict: bool) -> None:
-        super().__init__(world, strict=strict)
-        self.flow = FlowJudge(world, strict=strict)
+    def __init__(self, world: "BackgroundWorld") -> None:
+        super().__init__(world)
+        self.flow = FlowJudge(world)
         self.flow.changes, self.flow.broken = self.changes, self.broken
 
     def _check_write(self, change: Change, process: Process | None, now_ms: float) -> int:
@@ -195,6 +141,57 @@ class BackgroundJudge(JobJudge):
 
     def describe(self, change: Change) -> str:
         return self.flow.describe(change) if is_workflows(change) else super().describe(change)
+
+
+class BackgroundWorld(JobWorld):
+    runs = frozenset({"work", "resume"})
+    arguments: ClassVar[JsonObject] = {"key": "A"}
+    judge: BackgroundJudge
+    judge_type: type[JobJudge] = BackgroundJudge
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        rng: Random = self.rng
+        self.job = JobPlan(rng.choice(NAMES), ATTEMPTS)
+        self.plan = Plan(self.job.tool, ())
+        self._disturbance_count = rng.choice((0, 0, 1, 3, 6))
+
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
+        return background_server()
+
+    def run(self) -> None:
+        """Run until the call's task has ended. Then check that the workflow's task has ended or can be resumed."""
+        super().run()
+        self._end_other_calls()
+        flow = self.judge.flow
+        if flow.head is not None and status_of(flow.head) not in TERMINAL:
+            self._resume_at_the_end(flow, "poll own")
+
+    def _end_other_calls(self) -> None:
+        """Let further calls of the workflow end."""
+
+    def on_creation(self, task_id: str) -> None:
+        if self.task_id is None:
+            for _ in range(self._disturbance_count):
+                self._invoke(Trigger(self.rng.choice(DISTURBANCES)), self.rng.choice(DELAYS_MS))
+        super().on_creation(task_id)
+
+    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
+        flow_meta: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.judge.flow.task_id}}
+        match trigger.kind:
+            case "poll own" | "cancel own" | "complete own":
+                return task_message(self.judge.flow.task_id, trigger.kind.removesuffix(" own"))
+            case "resume":
+                return "prompts/get", {"name": self.job.tool, "arguments": {}, **flow_meta}
+            case "call":
+                step = self.rng.choice([step for step in self.steps() if constants_of(step)])
+                return "tools/call", {"name": step.tool, "arguments": constants_of(step), **flow_meta}
+            case _:
+                return super().message(process, trigger)
+
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        super()._handle(process, trigger)
+        self.judge.flow.claims.note_end(process)
 
 
 def is_workflows(change: Change) -> bool:

@@ -23,7 +23,7 @@ from mcp_baton.tasks.record import FIRST_DISPATCH_MS
 from mcp_baton.tools.running.runner import NOT_STARTED, TIMED_OUT
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
-from tests.simulation.heads import TERMINAL, status_of
+from tests.simulation.heads import TERMINAL, expires_ms, status_of
 from tests.simulation.invariants import TASK, Judge
 from tests.simulation.invocations import OWNER
 from tests.simulation.jobs.heads import Head, head_in
@@ -36,9 +36,10 @@ _SERIAL = re.compile(r'(?:"serial\\*": *|failed #)(\d+)')
 
 
 class JobJudge(Judge):
-    def __init__(self, world: "JobWorld", *, strict: bool) -> None:
-        super().__init__(world, strict=strict)
-        self.job_world = world
+    world: "JobWorld"
+
+    def __init__(self, world: "JobWorld") -> None:
+        super().__init__(world)
         self.started: dict[str, tuple[str, int]] = {}
         """By worker that has started an attempt: its claim, and how many questions were answered at that time."""
         self.attempts = Counter[int]()
@@ -49,7 +50,7 @@ class JobJudge(Judge):
     def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         assert change.after is not None
         after = head_in(change.after)
-        self._check_outbox(after, is_over=int(change.after["expires_at"]["N"]) * 1000 <= now_ms)
+        self._check_outbox(after, is_over=expires_ms(change.after) <= now_ms)
         if change.before is None:
             self.world.on_creation(self.task_id)
             return
@@ -69,7 +70,7 @@ class JobJudge(Judge):
         if after.status in TERMINAL:
             self._check_end(process, change.after, after)
         elif after.status != before.status and after.status == "input_required":
-            self.job_world.schedule_answers()
+            self.world.schedule_answers()
 
     def _check_outbox(self, after: Head, *, is_over: bool) -> None:
         if (after.listed_ms is not None) is not (after.status == "working") and not is_over:
@@ -80,7 +81,7 @@ class JobJudge(Judge):
     def _check_attempt(self, process: Process, before: Head, after: Head, clock_ms: float) -> None:
         self.started[process.name] = after.holder, len(before.answers)
         self.attempts[len(before.answers)] += 1
-        self.job_world.schedule_polls(after.until_ms)
+        self.world.schedule_polls(after.until_ms)
         if before.until_ms:
             self.world.incidents.add("a job restarted after its worker was lost")
         if before.status != "working":
@@ -102,7 +103,7 @@ class JobJudge(Judge):
             self.world.incidents.add("a job was given up")
             if before.until_ms >= clock_ms or before.started < before.allowed or before.status != "working":
                 self.wrong(12, f"{process.name} gives up a job that is {before}")
-            if self.attempts[len(before.answers)] < self.job_world.job.attempts:
+            if self.attempts[len(before.answers)] < self.world.job.attempts:
                 self.wrong(12, f"{process.name} gives up a job after {self.attempts} attempts since the last answer")
         elif process.kind == "work":
             self.wrong(3, f"{process.name} makes write #{number} without an attempt")
@@ -166,7 +167,7 @@ class JobJudge(Judge):
         if self._check_holder(call):
             answer_count = self.started[call.process.name][1]
             self.starts[answer_count] += 1
-            if self.starts[answer_count] > self.job_world.job.attempts:
+            if self.starts[answer_count] > self.world.job.attempts:
                 self.wrong(9, f"{call.tool} is started {self.starts[answer_count]} times with {answer_count} answers")
 
     def _check_holder(self, call: ToolCall) -> bool:
@@ -201,7 +202,7 @@ class JobJudge(Judge):
                     5, f"{process.name} gets the reply that the task has ended, but it is {status_of(self.head)}"
                 )
             case "update" if self.head is not None and status_of(self.head) not in TERMINAL:
-                lost_keys = self.job_world.given_answers[process.name] - head_in(self.head).answers.keys()
+                lost_keys = self.world.given_answers[process.name] - head_in(self.head).answers.keys()
                 if lost_keys:
                     self.wrong(
                         5, f"{process.name} gets the reply that its answers are stored, but not {sorted(lost_keys)}"

@@ -15,14 +15,14 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import MAX_DISPATCH_MS
 from tests.simulation.client import SentRequest
 from tests.simulation.faults import Fault
-from tests.simulation.heads import TERMINAL, status_of
+from tests.simulation.heads import TERMINAL, expires_ms, status_of
 from tests.simulation.invocations import Trigger, invoke
 from tests.simulation.jobs.heads import Head, head_in, questions_in
 from tests.simulation.jobs.judge import JobJudge
 from tests.simulation.jobs.tools import PLANS, JobPlan, job_server
 from tests.simulation.journal import Process
 from tests.simulation.scheduler import Actor, Killed, current_actor
-from tests.simulation.world import Rewrite, World
+from tests.simulation.world import World
 
 DELAYS_MS = (
     0,
@@ -113,9 +113,11 @@ class JobWorld(QueueWorld):
     delays_ms = DELAYS_MS
     arguments: ClassVar[JsonObject] = {"of": 1}
     most_rounds = 8
+    judge: JobJudge
+    judge_type: type[JobJudge] = JobJudge
 
-    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
-        super().__init__(seed, rewrite=rewrite, strict=strict)
+    def _set_up(self) -> None:
+        super()._set_up()
         rng: Random = self.rng
         self.job: JobPlan = rng.choice(PLANS)
         ttl_ms = rng.choice(TTLS_MS)
@@ -126,7 +128,6 @@ class JobWorld(QueueWorld):
         self.double_chance = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.retries = rng.choice((0, 2, 2))
         self.given_answers: dict[str, frozenset[str]] = {}
-        self.judge: JobJudge = self._judge(strict=strict)
         # Most errors with claims need a worker that continues just after its claim has ended.
         self.freeze_chance = rng.choice((0.0, 0.0, 0.7))
         self.slow_chance = 0.7 if self.freeze_chance else rng.choice((0.0, 0.5))
@@ -136,13 +137,10 @@ class JobWorld(QueueWorld):
         self._update_count = rng.randrange(9)
         self._poll_rounds = rng.choice((0, 2, 4))
         # Separate random numbers, so that seeds without sweeps simulate the same as before sweeps existed.
-        self._clock = Random(f"clock {seed}")
+        self._clock = Random(f"clock {self.seed}")
         self._sweeps = self._clock.choice(SWEEPS)
         self._sweep_lost, self._sweep_doubled = self._clock.choice((0.0, 0.3, 0.7)), self._clock.choice((0.0, 0.3))
         self._is_polled = self._clock.random() < 0.5
-
-    def _judge(self, *, strict: bool) -> JobJudge:
-        return JobJudge(self, strict=strict)
 
     def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - jobs have no definitions
         return job_server()
@@ -199,7 +197,7 @@ class JobWorld(QueueWorld):
         """
         next_ms = self.scheduler.now_ms + self._clock.randrange(MINUTE_MS)
         while (item := self.judge.head) is not None and _is_unchanged(head, item):
-            if int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
+            if expires_ms(item) <= self.scheduler.now_ms:
                 return
             if next_ms > poll_ms + MOST_LATE_MS:
                 self.judge.wrong(20, f"sweeps do nothing for {head}")
@@ -228,8 +226,8 @@ class JobWorld(QueueWorld):
                 self.incidents.add("only sweeps dispatched a job")
                 self._sweep_until(head, poll_ms)
         self.scheduler.run()
-        item_after, expires_ms = self.judge.head, int(item["expires_at"]["N"]) * 1000
-        if item_after is None or expires_ms <= self.scheduler.now_ms:
+        item_after = self.judge.head
+        if item_after is None or expires_ms(item) <= self.scheduler.now_ms:
             self.judge.head = None
         elif status_of(item_after) == "working":
             self.judge.wrong(
