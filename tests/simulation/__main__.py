@@ -21,19 +21,7 @@ TRACES = 3
 FRESH = 10**9
 """The first seed is a random number below this."""
 
-ALONE = (
-    "background",
-    "questions",
-    "parallel",
-    "lists",
-    "approvals",
-    "waits",
-    "background-waits",
-    "starts",
-    "background-starts",
-    "events",
-)
-SHARES = {"workflows": 3, "jobs": 3, **dict.fromkeys(ALONE, 1)}
+SHARES = {**dict.fromkeys(KINDS, 1), "workflows": 3, "jobs": 3}
 """The relative number of seeds of each kind."""
 
 

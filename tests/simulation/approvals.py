@@ -18,20 +18,21 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from mcp_baton import Approval, Argument, Context, Retry, Server, ToolStep, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Approval, Context, Retry, Server, ToolStep, constant, prompt_arg, step_output
 from mcp_baton.approvals.items import APPROVAL_ITEM_PREFIX, to_approval
 from mcp_baton.approvals.record import ApprovalRecord, ApprovalState
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.settings import Settings
+from mcp_baton.workflow.steps.step import Step
 from tests.simulation.dynamodb.database import Change, Key
 from tests.simulation.heads import serial_in
 from tests.simulation.invariants import Judge
 from tests.simulation.invocations import SETTINGS, SimulatedExchange, Trigger
 from tests.simulation.journal import Process, ToolCall
 from tests.simulation.scheduler import Actor, current_actor
-from tests.simulation.servers import Plan, look, mail, pay
+from tests.simulation.servers import Plan, look, mail, pay, server_of
 from tests.simulation.world import World
 
 PEOPLE = ("kim", "lee")
@@ -56,19 +57,12 @@ LATE_MS = 31_000
 
 @cache
 def guarded_server(lives_s: int, retry: Retry | None, *, retryable: bool) -> Server:
-    server = Server("simulated")
-    for tool in (look, mail):
-        server.add_tool(tool)
-    server.add_tool(pay, approval=Approval(AUDIENCE, expires=timedelta(seconds=lives_s)))
-    steps = [
+    steps: list[Step] = [
         ToolStep("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
         ToolStep("pay", {"amount": step_output("look", "n")}, tool=pay, retry=retry, retryable=retryable),
         ToolStep("mail", {"to": constant("ann")}, tool=mail),
     ]
-    key = [Argument("key", "What to look up", required=True)]
-    server.add_workflow(Workflow(name="refund", description="refund", arguments=key, steps=steps))
-    server.check()
-    return server
+    return server_of({"refund": steps}, {"pay": Approval(AUDIENCE, expires=timedelta(seconds=lives_s))})
 
 
 class People:

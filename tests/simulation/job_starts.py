@@ -22,12 +22,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg
+from mcp_baton import Server, ToolStep, constant, prompt_arg
 from mcp_baton.background.start_events import StillStarting
 from mcp_baton.exceptions import EventError, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSE_REASONS, WORKFLOW_TASK
 from mcp_baton.workflow.repetitions import REPEATS_KEY, SLOW_REPLY_MS
+from mcp_baton.workflow.steps.step import Step
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import decoded, expires_ms, status_of, variables_of
@@ -37,7 +38,7 @@ from tests.simulation.jobs.heads import head_in
 from tests.simulation.jobs.world import MINUTE_MS, Queue, QueueWorld
 from tests.simulation.journal import Process, ToolCall
 from tests.simulation.scheduler import Killed
-from tests.simulation.servers import look, pay
+from tests.simulation.servers import look, pay, server_of
 from tests.simulation.starts import (
     ARGUMENTS,
     EQUAL,
@@ -62,17 +63,11 @@ INVALID = "batonStart.owner"
 
 @cache
 def background_server() -> Server:
-    server = Server("simulated")
-    for tool in (look, pay):
-        server.add_tool(tool)
-    steps = [
+    steps: list[Step] = [
         ToolStep("look", {"key": prompt_arg("key")}, tool=look),
         ToolStep("pay", {"amount": constant(7)}, tool=pay, checkpoint=True),
     ]
-    key = [Argument("key", "What to buy", required=True)]
-    server.add_workflow(Workflow(name="buy", description="buy", arguments=key, steps=steps, background=True))
-    server.check()
-    return server
+    return server_of({"buy": steps}, background=True)
 
 
 @dataclass(slots=True)

@@ -7,17 +7,18 @@ completed, and then in the list of results, unless a run has made the call as we
 from functools import cache
 from typing import Any, cast
 
-from mcp_baton import Argument, ListStep, Server, ToolStep, Workflow, constant, item, prompt_arg
+from mcp_baton import ListStep, Server, ToolStep, constant, item, prompt_arg
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.lists import chunk_in, record_in
 from mcp_baton.tasks.record import ELEMENTS_PREFIX, ITEMS_PREFIX, RESULT_PREFIX
 from mcp_baton.tasks.texts import is_zipped, unzipped
+from mcp_baton.workflow.steps.step import Step
 from tests.simulation.dynamodb.database import Change, Key
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import reasons_of, serial_in, steps_of, value_of, variables_of
 from tests.simulation.invariants import Judge
 from tests.simulation.journal import Process, ToolCall
-from tests.simulation.servers import Plan, look, mail, pay, weigh
+from tests.simulation.servers import Plan, look, mail, server_of
 from tests.simulation.world import World
 
 NAMES = ["ann", "bob", "cy", "dora"]
@@ -26,18 +27,12 @@ STEP = "mails"
 
 @cache
 def listing_server(parallel: int) -> Server:
-    server = Server("simulated")
-    for tool in (look, pay, mail, weigh):
-        server.add_tool(tool)
-    steps = [
+    steps: list[Step] = [
         ToolStep("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
         ListStep(STEP, {"to": item()}, tool=mail, each=constant(NAMES), parallel=parallel, checkpoint=parallel == 2),
         ToolStep("last", {"key": prompt_arg("key")}, tool=look),
     ]
-    key = [Argument("key", "What to look up", required=True)]
-    server.add_workflow(Workflow(name="list", description="write to all", arguments=key, steps=steps))
-    server.check()
-    return server
+    return server_of({"list": steps})
 
 
 class ListJudge(Judge):

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from mcp_baton import Question, Server, ToolStep, Workflow, prompt_arg, step_output
+from mcp_baton import Question, Server, ToolStep, prompt_arg, step_output
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject, loads
 from mcp_baton.tasks.record import RESULT_PREFIX
-from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.steps.step import Step
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
@@ -22,14 +21,14 @@ from tests.simulation.heads import SETTLED, TERMINAL, serial_in, status_of, step
 from tests.simulation.invariants import Judge
 from tests.simulation.invocations import Trigger
 from tests.simulation.journal import Process
-from tests.simulation.servers import Plan, look, mail, pay
+from tests.simulation.servers import Plan, look, mail, pay, server_of
 from tests.simulation.world import World
 
 WHO = Question("who", "Who for {key}?", returns=str, of="model")
 MUCH = Question("much", "How much for {who}?", returns=int, of="user", template_bindings={"who": step_output("who")})
 FLOWS: Mapping[str, list[Step]] = {
-    "one question": [WHO, ToolStep("mail", tool=mail, arguments={"to": step_output("who")})],
-    "two questions": [
+    "one_question": [WHO, ToolStep("mail", tool=mail, arguments={"to": step_output("who")})],
+    "two_questions": [
         ToolStep("look", tool=look, arguments={"key": prompt_arg("key")}),
         WHO,
         ToolStep("mail", tool=mail, arguments={"to": step_output("who")}, checkpoint=True),
@@ -53,16 +52,7 @@ HELD = "Another run holds this task"
 
 @cache
 def asking_server() -> Server:
-    server = Server("simulated questions")
-    for tool in (look, pay, mail):
-        server.add_tool(tool)
-    key = [Argument("key", "For what", required=True)]
-    for name, steps in FLOWS.items():
-        server.add_workflow(
-            Workflow(name=name.replace(" ", "_"), description=f"ask {name}", arguments=key, steps=steps)
-        )
-    server.check()
-    return server
+    return server_of(FLOWS)
 
 
 class QuestionJudge(Judge):

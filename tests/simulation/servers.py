@@ -4,11 +4,12 @@ Tools are created once. A tool finds the current simulation through its thread, 
 does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
-from mcp_baton import Argument, Context, Retry, Server, ToolStep, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Approval, Argument, Context, Retry, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.sources import Constant
 from mcp_baton.workflow.steps.step import Step
@@ -72,19 +73,29 @@ PLANS = (
 )
 
 
+def server_of(
+    workflows: Mapping[str, list[Step]], guarded: Mapping[str, Approval] | None = None, **options: Any
+) -> Server:
+    """Return a server with the tools of all simulations and these workflows.
+
+    Args:
+        guarded: The tools that need an approval, by name.
+        options: Options of all workflows.
+    """
+    server = Server("simulated")
+    for tool in (look, pay, mail, weigh):
+        server.add_tool(tool, approval=(guarded or {}).get(tool.__name__))
+    key = [Argument("key", "What to look up", required=True)]
+    for name, steps in workflows.items():
+        server.add_workflow(Workflow(name=name, description=f"do {name}", arguments=key, steps=steps, **options))
+    server.check()
+    return server
+
+
 @cache
 def workflow_server(*, edited: bool, parallel: int = 1) -> Server:
     """Return the server before or after the deployment that changes each workflow. `parallel` steps run at once."""
-    server = Server("simulated")
-    for tool in (look, pay, mail, weigh):
-        server.add_tool(tool)
-    key = [Argument("key", "What to look up", required=True)]
-    for name, steps in workflows(edited=edited).items():
-        server.add_workflow(
-            Workflow(name=name, description=f"do {name}", arguments=key, steps=steps, parallel=parallel)
-        )
-    server.check()
-    return server
+    return server_of(workflows(edited=edited), parallel=parallel)
 
 
 def workflows(*, edited: bool) -> dict[str, list[Step]]:

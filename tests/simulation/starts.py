@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg
+from mcp_baton import Server, ToolStep, constant, prompt_arg
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
@@ -24,6 +24,7 @@ from mcp_baton.tasks.dynamodb.starts import START_PREFIX
 from mcp_baton.tasks.record import epoch_ms
 from mcp_baton.workflow.lease import LEASE_SAFETY_MS
 from mcp_baton.workflow.repetitions import REPEATS_KEY, SLOW_REPLY_MS
+from mcp_baton.workflow.steps.step import Step
 from tests.simulation.client import SentRequest
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
@@ -34,7 +35,7 @@ from tests.simulation.invocations import Trigger, task_message
 from tests.simulation.journal import Process, ToolCall
 from tests.simulation.replies import SHORT_MS
 from tests.simulation.scheduler import Actor
-from tests.simulation.servers import Plan, look, pay
+from tests.simulation.servers import Plan, look, pay, server_of
 from tests.simulation.world import World
 
 EQUAL, OTHER, NEW = "equal", "other", "new"
@@ -56,18 +57,12 @@ LONG_STALL_S = 150
 
 @cache
 def starting_server() -> Server:
-    server = Server("simulated")
-    for tool in (look, pay):
-        server.add_tool(tool)
-    steps = [
+    steps: list[Step] = [
         ToolStep("look", {"key": prompt_arg("key")}, tool=look),
         ToolStep("pay", {"amount": constant(7)}, tool=pay),
         ToolStep("again", {"amount": constant(8)}, tool=pay, checkpoint=True),
     ]
-    key = [Argument("key", "What to buy", required=True)]
-    server.add_workflow(Workflow(name="buy", description="buy", arguments=key, steps=steps))
-    server.check()
-    return server
+    return server_of({"buy": steps})
 
 
 @dataclass(slots=True)

@@ -25,13 +25,11 @@ from msgspec.structs import replace
 
 from mcp_baton import (
     Approval,
-    Argument,
     Callback,
     Context,
     Server,
     ToolStep,
     Wait,
-    Workflow,
     constant,
     first_of,
     prompt_arg,
@@ -44,6 +42,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, RESULT_PREFIX, WAIT_PREFIX
+from mcp_baton.workflow.steps.step import Step
 from tests.simulation.approvals import APPROVERS, AUDIENCE, PEOPLE, ApprovalChecks, People
 from tests.simulation.client import SentRequest
 from tests.simulation.dynamodb.database import Change, Key, key_of
@@ -67,7 +66,7 @@ from tests.simulation.jobs.tools import JobPlan
 from tests.simulation.jobs.world import MINUTE_MS, MOST_LATE_MS
 from tests.simulation.journal import Process, ToolCall
 from tests.simulation.scheduler import current_actor
-from tests.simulation.servers import Plan, look, mail, pay, weigh
+from tests.simulation.servers import Plan, look, mail, pay, server_of, weigh
 from tests.simulation.world import World
 
 SIGNED, NIGHT, GIVE = "signed", "night", "give"
@@ -122,9 +121,6 @@ class Post:
 
 @cache
 def waiting_server(waits: Waits) -> Server:
-    server = Server("simulated")
-    for tool in (look, pay, mail):
-        server.add_tool(tool)
     amount = step_output(SIGNED)
     wait = Callback(int, timedelta(seconds=waits.within_s), waits.on_timeout)
     lookup = ToolStep("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True)
@@ -133,23 +129,14 @@ def waiting_server(waits: Waits) -> Server:
         "pay", {"amount": first_of(amount, constant(DEFAULT)) if waits.on_timeout == "skip" else amount}, tool=pay
     )
     ann = ToolStep("mail", {"to": constant("ann")}, tool=mail)
-    steps = [lookup, ann, night, signed, payment] if waits.is_early else [lookup, signed, payment, night, ann]
-    if waits.lives_s is not None:
-        server.add_tool(weigh, approval=Approval(AUDIENCE, expires=timedelta(seconds=waits.lives_s)))
-        steps.insert(steps.index(night), ToolStep(GIVE, {"of": constant(1)}, tool=weigh))
-    key = [Argument("key", "What to look up", required=True)]
-    server.add_workflow(
-        Workflow(
-            name="sign",
-            description="sign",
-            arguments=key,
-            steps=steps,
-            background=waits.background,
-            parallel=waits.parallel,
-        )
+    steps: list[Step] = (
+        [lookup, ann, night, signed, payment] if waits.is_early else [lookup, signed, payment, night, ann]
     )
-    server.check()
-    return server
+    guarded = None
+    if waits.lives_s is not None:
+        guarded = {"weigh": Approval(AUDIENCE, expires=timedelta(seconds=waits.lives_s))}
+        steps.insert(steps.index(night), ToolStep(GIVE, {"of": constant(1)}, tool=weigh))
+    return server_of({"sign": steps}, guarded, background=waits.background, parallel=waits.parallel)
 
 
 class WaitJudge(Judge):

@@ -9,9 +9,10 @@ from functools import cache
 from random import Random
 from typing import ClassVar, cast
 
-from mcp_baton import Argument, Retry, Server, ToolStep, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Retry, Server, ToolStep, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.workflow.steps.step import Step
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of
 from tests.simulation.invariants import TASK, Judge
@@ -21,27 +22,14 @@ from tests.simulation.jobs.judge import JobJudge
 from tests.simulation.jobs.tools import JobPlan
 from tests.simulation.jobs.world import DELAYS_MS, JobWorld
 from tests.simulation.journal import Process, ToolCall
-from tests.simulation.servers import Plan, constants_of, look, mail, pay, weigh
+from tests.simulation.servers import Plan, constants_of, look, mail, pay, server_of, weigh
 
 ATTEMPTS = 3
 NAMES = ("walk", "walk", "careful")
 DISTURBANCES = ("call",) * 3 + ("cancel own", "complete own", "poll own", "poll own", "resume", "resume")
 
 
-@cache
-def background_server() -> Server:
-    server = Server("simulated workflows")
-    for tool in (look, pay, mail, weigh):
-        server.add_tool(tool)
-    for name, steps in WORKFLOWS.items():
-        server.add_workflow(
-            Workflow(name=name, description=f"do {name}", arguments=[Argument("key")], steps=steps, background=True)
-        )
-    server.check()
-    return server
-
-
-WORKFLOWS = {
+WORKFLOWS: dict[str, list[Step]] = {
     "walk": [
         ToolStep("look", tool=look, arguments={"key": prompt_arg("key")}),
         ToolStep("pay", tool=pay, arguments={"amount": step_output("look", "n")}),
@@ -55,6 +43,11 @@ WORKFLOWS = {
         ToolStep("third", tool=pay, arguments={"amount": constant(3)}, retry=Retry(2, first_s=20.0)),
     ],
 }
+
+
+@cache
+def background_server() -> Server:
+    return server_of(WORKFLOWS, background=True)
 
 
 class FlowJudge(Judge):
