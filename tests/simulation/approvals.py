@@ -1,12 +1,5 @@
 """Simulations of a step that needs an approval. Several people decide, at once, late and with stale digests. Runs are
 killed between the effect of the call and their last write, calls fail, and a client resumes soon after.
-
-All promises of runs and calls hold, and also: 20. A guarded tool runs only after its own attempt has marked an approval
-of exactly this call as used. The approval was granted and had not expired by the clock of that process. 21. A decision
-has at most one effect at a tool that honours its key. An approval is used again only if a later run resumes a run whose
-outcome was not stored, and only once; or if the call failed cleanly, up to the attempts of the step's `Retry` (with
-`retryable` alone, once more). The record counts the uses. A use whose call did not start is not counted. 22. An
-approval is decided once, and a confirmed decision does not change. An approval is used only after it was granted.
 """
 
 from collections.abc import Mapping

@@ -1,14 +1,4 @@
-"""The invariants that must hold after each write, each tool call and each reply.
-
-1. A completed step stays completed, and a step's status matches its result. 2. A task that has ended does not change.
-3. A run writes and calls tools only while it holds the claim. Claim numbers increase, and a live claim is not taken. 4.
-The result of a call is written at most once, in one place, and in the right one. 5. Acknowledged data is stored. 6.
-Data that was reported as not recorded is not stored. 7. Every value of a task is readable until the task expires, and
-every item expires. 8. An idempotency key belongs to one step and one set of arguments, and all runs of a task give the
-same key to a step's call. 9. (Background: a tool that is
-not idempotent starts at most once.) 10. After the faults, every task that does not run states why and can be resumed
-within two leases. 11. Requests end in time. 12 and 13: `jobs/judge.py`. 14 to 17: `replies.py`.
-"""
+"""The judge of a task. It checks the promises of README.md after each write, each tool call and each reply."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

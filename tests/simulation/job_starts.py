@@ -1,18 +1,5 @@
 """Simulations of calls and of events that start a workflow in the background (docs/workflows.md, Repeated calls;
 docs/events.md). The start names the job, the task of the call or of the event. Workers run it.
-
-27. No equal call starts another job while a job is open, or in the two minutes after the end of a slow job. Exceptions:
-as in `starts.py`, and a job whose workflow a client knows. 28. A repetition starts nothing. Its job was open or slow,
-and no client has ended it, or has named or ended its workflow's task. 29. When the faults end, a call starts a job or
-replies with one, and each job ends. Two minutes later, an equal call starts another job. 30. A call that says that
-nothing was run leaves no start that blocks the next one. 31. A start is kept as long as its task, also if a worker
-extends the task.
-
-32. An event starts at most one job that makes calls, however often and late it is delivered. Exception: clocks that
-differ by more than a second. 33. The outcome of a delivery is right: `started` names the job that it has created, and
-`repeated` one of an earlier delivery with equal arguments. 34. When the faults end, the next delivery finds the job or
-starts it, and the job makes its calls or pauses, unless its owner has ended it. Six days later, the next delivery still
-starts nothing.
 """
 
 import math

@@ -1,8 +1,4 @@
-"""Simulations of a workflow with a list. Clients also supply its elements one by one (docs/workflows.md, Lists).
-
-All promises of runs and calls hold, and also: 19. A stored result of an element stays in its place until the step is
-completed, and then in the list of results, unless a run has made the call as well.
-"""
+"""Simulations of a workflow with a list. Clients also supply its elements one by one (docs/workflows.md, Lists)."""
 
 from functools import cache
 from typing import Any, cast

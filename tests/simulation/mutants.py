@@ -4,8 +4,8 @@ Each mutant must break an invariant within `MOST_SEEDS` seeds.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
@@ -88,6 +88,11 @@ class Mutant:
     patch: Patch | None = None
     is_rare: bool = False
     kind: type[World] = World
+
+
+def of(kind: type[World], *mutants: Mutant) -> Iterator[Mutant]:
+    """Yield mutants that only this kind of simulation can notice."""
+    yield from (replace(mutant, kind=kind) for mutant in mutants)
 
 
 def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | None:
@@ -305,6 +310,11 @@ def _always_take_over(
     return _answer_repeated(request, tool, arguments, repeated, **options)
 
 
+def patched(name: str, target: object, *, is_rare: bool = False, **values: object) -> Mutant:
+    """Return a mutant in which these members of a module or class are replaced."""
+    return Mutant(name, patch=replaced(target, **values), is_rare=is_rare)
+
+
 MOVED = r"variables\.(?!_workflow\.(progress|pause_reason))"
 OLD_SET = replaced(expressions, old_set_at=lambda now_ms: expressions.set_at(now_ms - expressions.TOKEN_SET_MS))
 POLL = replaced(tasks, task_view=_another_status)
@@ -332,10 +342,7 @@ MUTANTS = (
     Mutant("repeated writes are applied again", without_condition(r"NOT contains\(w")),
     Mutant("writes store no token", without_action("ADD w")),
     Mutant("each write drops the tokens of the last minute", patch=OLD_SET, is_rare=True),
-    Mutant(
-        "a write that landed is not recognised by its token",
-        patch=replaced(table, has_token=lambda _item, _token: False),
-    ),
+    patched("a write that landed is not recognised by its token", table, has_token=lambda _item, _token: False),
     Mutant("an ended task can be written to", without_condition("status IN")),
     Mutant("an expired task can be written to", without_condition("expires_at>"), is_rare=True),
     Mutant("a new task replaces another", without_condition(r"attribute_not_exists\(pk", "PutItem")),
@@ -346,218 +353,176 @@ MUTANTS = (
     Mutant("claims are not counted", without_action(r"SET run\.number=")),
     Mutant("a run does not release its claim", without_action(r"SET run\.until=")),
     Mutant("a poll shows another status", patch=POLL),
-    Mutant("a poll of a job shows another status", patch=POLL, kind=JobWorld),
-    Mutant("a poll shows no variables", patch=replaced(tasks, task_view=_without_variables)),
+    patched("a poll shows no variables", tasks, task_view=_without_variables),
     Mutant("a result that a client supplied is not marked", patch=NO_MARK),
-    Mutant("a job's result that a client supplied is not marked", patch=NO_MARK, kind=JobWorld),
     Mutant("every result is marked as a client's", patch=EACH_MARK),
-    Mutant("a continuation calls all steps completed", patch=replaced(recording, recorded_meta=_all_completed)),
+    patched("a continuation calls all steps completed", recording, recorded_meta=_all_completed),
     Mutant("a continuation is always uncertain", patch=UNKNOWN_CALL),
     Mutant("a run is always uncertain", patch=UNKNOWN_RUN),
     Mutant("values never expire, because their expiry is in milliseconds", _expiry(lambda seconds: seconds * 1000)),
     Mutant("values expire before their task", _expiry(lambda seconds: seconds - 2 * 86_400)),
     Mutant("a value that was changed is moved", without_condition(MOVED, context="kept_until"), is_rare=True),
-    Mutant("a chunk of a list replaces another", _overwritten_chunks, kind=ListWorld, is_rare=True),
-    Mutant(
-        "a result of a list is not noted", patch=replaced(ListRecord, including=lambda self, _: self), kind=ListWorld
-    ),
     Mutant("reads of tasks are stale", _stale_reads),
-    Mutant("streams show stale reads", _stale_reads, kind=JobWorld),
     Mutant("owners see each other's tasks", _one_owner),
-    Mutant("a list does not show the state of tasks", patch=replaced(mcp_task, listed_meta=lambda _view: {})),
-    Mutant("an owner may have any number of tasks", patch=replaced(LiveTasks, enter=lambda *_: None), is_rare=True),
-    Mutant("ended tasks count against the limit", patch=replaced(LiveTasks, leave=lambda *_: None)),
+    patched("a list does not show the state of tasks", mcp_task, listed_meta=lambda _view: {}),
+    patched("an owner may have any number of tasks", LiveTasks, enter=lambda *_: None, is_rare=True),
+    patched("ended tasks count against the limit", LiveTasks, leave=lambda *_: None),
     Mutant("tasks that were never counted are subtracted", _unconditional_counts),
-    Mutant(
-        "a stream does not show that its task has ended",
-        patch=replaced(subscriptions, _notified_state=lambda _task: "as it was"),
-    ),
+    patched("a stream does not show that its task has ended", subscriptions, _notified_state=lambda _task: "as it was"),
     Mutant("a run begins calls without checking its claim", patch=NO_CHECK, is_rare=True),
-    Mutant("a run without its task forgets the task's keys", patch=replaced(RunWriter, _not_written=_forgets_task)),
-    Mutant(
+    patched("a run without its task forgets the task's keys", RunWriter, _not_written=_forgets_task),
+    patched(
         "a run stops for an older claim than its own",
-        patch=replaced(TaskStanding, claim=property(lambda _self: Claim("another", 0, 1_000))),
+        TaskStanding,
+        claim=property(lambda _self: Claim("another", 0, 1_000)),
     ),
-    Mutant("throttled requests are not retried", patch=replaced(RetryPolicy, pause_s=_throttled_once)),
-    *(
-        Mutant(name, rewrite, kind=JobWorld, is_rare=is_rare)
-        for name, rewrite, is_rare in (
-            ("a claimed job can be claimed", without_condition(r"\(run\.until<"), False),
-            ("a job that waits for its client can be claimed", without_condition("status="), False),
-            ("a job has unlimited attempts", without_condition(r"run\.number<allowed"), False),
-            ("attempts are not counted", without_action(r"SET run\.number="), False),
-            ("a job is dispatched again before it is due", without_condition("due<"), True),
-            ("a dispatched job stays due", without_action("SET due="), False),
-            ("a claimed job is dispatched again or given up", without_condition(r"run\.until<"), True),
-            ("a job with attempts left is given up", without_condition(r"run\.number>="), True),
-            ("a worker writes without its claim", without_condition(r"run\.id="), False),
-            ("a worker writes after it released its claim", without_condition(r"run\.until>"), True),
-            ("an ended job can be written to", without_condition("status IN"), False),
-            ("answers are decided on an old version", without_condition("version="), False),
-            ("an answer allows no new attempts", without_action("SET allowed="), False),
-            ("repeated writes of jobs are applied again", without_condition(r"NOT contains\(w"), True),
-        )
+    patched("throttled requests are not retried", RetryPolicy, pause_s=_throttled_once),
+    *of(
+        JobWorld,
+        Mutant("a poll of a job shows another status", patch=POLL),
+        Mutant("a job's result that a client supplied is not marked", patch=NO_MARK),
+        Mutant("streams show stale reads", _stale_reads),
+        Mutant("a claimed job can be claimed", without_condition(r"\(run\.until<")),
+        Mutant("a job that waits for its client can be claimed", without_condition("status=")),
+        Mutant("a job has unlimited attempts", without_condition(r"run\.number<allowed")),
+        Mutant("attempts are not counted", without_action(r"SET run\.number=")),
+        Mutant("a job is dispatched again before it is due", without_condition("due<"), is_rare=True),
+        Mutant("a dispatched job stays due", without_action("SET due=")),
+        Mutant("a claimed job is dispatched again or given up", without_condition(r"run\.until<"), is_rare=True),
+        Mutant("a job with attempts left is given up", without_condition(r"run\.number>="), is_rare=True),
+        Mutant("a worker writes without its claim", without_condition(r"run\.id=")),
+        Mutant("a worker writes after it released its claim", without_condition(r"run\.until>"), is_rare=True),
+        Mutant("an ended job can be written to", without_condition("status IN")),
+        Mutant("answers are decided on an old version", without_condition("version=")),
+        Mutant("an answer allows no new attempts", without_action("SET allowed=")),
+        Mutant("repeated writes of jobs are applied again", without_condition(r"NOT contains\(w"), is_rare=True),
+        Mutant("an answered job is not in the outbox", without_action("SET listed_in=")),
+        Mutant("an ended job stays in the outbox", without_action("REMOVE listed_in")),
+        Mutant("sweeps find a job too late", patch=LATE_ENTRIES),
+        patched("sweeps do nothing", sweep, redispatch_if_due=lambda *args: args[-1]),
+        patched("sweeps read only one shard", jobs, OUTBOX_SHARDS=1),
+        patched("sweeps ignore differences between clocks", jobs, CLOCK_DIFFERENCE_MS=0, is_rare=True),
     ),
-    *(
-        Mutant(name, rewrite, patch, is_rare=is_rare, kind=JobWorld)
-        for name, rewrite, patch, is_rare in (
-            ("an answered job is not in the outbox", without_action("SET listed_in="), None, False),
-            ("an ended job stays in the outbox", without_action("REMOVE listed_in"), None, False),
-            ("sweeps find a job too late", None, LATE_ENTRIES, False),
-            ("sweeps do nothing", None, replaced(sweep, redispatch_if_due=lambda *args: args[-1]), False),
-            ("sweeps read only one shard", None, replaced(jobs, OUTBOX_SHARDS=1), False),
-            ("sweeps ignore differences between clocks", None, replaced(jobs, CLOCK_DIFFERENCE_MS=0), True),
-        )
+    *of(
+        ListWorld,
+        Mutant("a chunk of a list replaces another", _overwritten_chunks, is_rare=True),
+        patched("a result of a list is not noted", ListRecord, including=lambda self, _: self),
     ),
-    Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),
-    Mutant(
-        "a worker runs completed steps again",
-        patch=replaced(running, statuses_under=_no_statuses),
-        kind=BackgroundWorld,
+    *of(
+        BackgroundWorld,
+        Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until=")),
+        patched("a worker runs completed steps again", running, statuses_under=_no_statuses),
     ),
-    Mutant(
-        "an answer is replaced after it was used",
-        patch=replaced(runs, _new_answers=lambda _workflow, _task, answers: dict(answers)),
-        kind=QuestionWorld,
+    *of(
+        QuestionWorld,
+        patched(
+            "an answer is replaced after it was used",
+            runs,
+            _new_answers=lambda _workflow, _task, answers: dict(answers),
+        ),
+        patched("answers are accepted and not stored", WorkflowRun, _take_answers=lambda _self: None),
+        patched("an equal answer is refused", runs, _new_answers=_refuse_repeats),
+        Mutant("a run with answers writes without its claim", without_condition(r"run\.id=")),
     ),
-    Mutant(
-        "answers are accepted and not stored",
-        patch=replaced(WorkflowRun, _take_answers=lambda _self: None),
-        kind=QuestionWorld,
+    *of(
+        ApprovalWorld,
+        Mutant("an approval is used without a check of its state", without_condition("state=", context=USE)),
+        Mutant("an approval is used after its expiry", without_condition("until>", context=USE), is_rare=True),
+        Mutant("an approval is used by any attempt", without_condition(r"attribute_not_exists\(used", context=USE)),
+        Mutant("an approval is used again after each death", without_action("SET repeated=")),
+        Mutant("uses of an approval are not counted", without_action("ADD uses")),
+        Mutant("an approval is used again after any failure", _free_at_once),
+        Mutant("an approval is decided without a check of its state", without_condition("state=", context=DECIDE)),
+        Mutant(
+            "an approval is withdrawn without a check of its state",
+            without_condition("state=", context=WITHDRAW),
+            is_rare=True,
+        ),
+        patched("any attempt may use an approval", _Gate, _may_use_again=lambda *_: UseAgain.AFTER_DEATH),
+        patched("a failed call may be made any number of times", _Gate, _most_uses=99),
+        patched("a use is not recorded", gate, _note=lambda *_: None, is_rare=True),
     ),
-    Mutant("an equal answer is refused", patch=replaced(runs, _new_answers=_refuse_repeats), kind=QuestionWorld),
-    Mutant("a run with answers writes without its claim", without_condition(r"run\.id="), kind=QuestionWorld),
-    *(
-        Mutant(name, rewrite, is_rare=is_rare, kind=ApprovalWorld)
-        for name, rewrite, is_rare in (
-            ("an approval is used without a check of its state", without_condition("state=", context=USE), False),
-            ("an approval is used after its expiry", without_condition("until>", context=USE), True),
-            (
-                "an approval is used by any attempt",
-                without_condition(r"attribute_not_exists\(used", context=USE),
-                False,
-            ),
-            ("an approval is used again after each death", without_action("SET repeated="), False),
-            ("uses of an approval are not counted", without_action("ADD uses"), False),
-            ("an approval is used again after any failure", _free_at_once, False),
-            ("an approval is decided without a check of its state", without_condition("state=", context=DECIDE), False),
-            (
-                "an approval is withdrawn without a check of its state",
-                without_condition("state=", context=WITHDRAW),
-                True,
-            ),
-        )
+    *of(
+        WaitWorld,
+        Mutant(
+            "a callback is stored without a check of its step", without_condition(STEP, context=CALLBACK), is_rare=True
+        ),
+        patched("a run continues before its timeout is stored", Wait, _time_out=_timed_out, is_rare=True),
+        patched("a callback is accepted after the time", callbacks, WAIT_PREFIX="no wait "),
+        patched("a repeated callback is refused", callbacks, CALL_PREFIX="no call "),
+        patched("any callback is accepted after the first one", callbacks, _is_new=_never_refused),
+        patched("a run ends although a callback has come", WorkflowRun, settled_meanwhile=lambda *_: []),
+        patched("a wait begins again with each run", KnownValues, decide_wait=_from_now),
     ),
-    *(
-        Mutant(name, patch=patch, is_rare=is_rare, kind=ApprovalWorld)
-        for name, patch, is_rare in (
-            (
-                "any attempt may use an approval",
-                replaced(_Gate, _may_use_again=lambda *_: UseAgain.AFTER_DEATH),
-                False,
-            ),
-            ("a failed call may be made any number of times", replaced(_Gate, _most_uses=99), False),
-            ("a use is not recorded", replaced(gate, _note=lambda *_: None), True),
-        )
+    *of(
+        BackgroundWaitWorld,
+        Mutant("a callback is not in the outbox", _unlisted_callback),
+        patched("sweeps ignore callbacks", sweep, _check=_without_wakes),
+        patched("any run removes a callback from the outbox", run_task, Claim=_workers_claim, is_rare=True),
+        Mutant(
+            "a repeated event starts a job that waits",
+            without_condition(r"\(attribute_not_exists\(run\.dispatch"),
+            is_rare=True,
+        ),
+        Mutant("a waiting workflow does not store its job", without_action(NAMES_JOB), is_rare=True),
+        Mutant(
+            "a waiting job keeps the number of its event", without_action("SET run.dispatch=dispatches"), is_rare=True
+        ),
+        patched("a decision wakes only the job that asked", Approvals, _waiting_jobs=_asker),
+        patched("only the first stop counts", workflow_worker, suspend=_suspend_at_first_stop),
+        patched("no check after the release", waiting, _can_continue=lambda *_: False, is_rare=True),
+        patched("each run wakes the jobs that wait", runs, Succeeded=object, is_rare=True),
     ),
-    *(
-        Mutant(name, rewrite, patch, is_rare=is_rare, kind=WaitWorld)
-        for name, rewrite, patch, is_rare in (
-            ("a callback is stored without a check of its step", without_condition(STEP, context=CALLBACK), None, True),
-            ("a run continues before its timeout is stored", None, replaced(Wait, _time_out=_timed_out), True),
-            ("a callback is accepted after the time", None, replaced(callbacks, WAIT_PREFIX="no wait "), False),
-            ("a repeated callback is refused", None, replaced(callbacks, CALL_PREFIX="no call "), False),
-            ("any callback is accepted after the first one", None, replaced(callbacks, _is_new=_never_refused), False),
-            (
-                "a run ends although a callback has come",
-                None,
-                replaced(WorkflowRun, settled_meanwhile=lambda *_: []),
-                False,
-            ),
-            ("a wait begins again with each run", None, replaced(KnownValues, decide_wait=_from_now), False),
-        )
+    *of(
+        StartWorld,
+        Mutant("any call replaces a start", without_condition(r"\(attribute_not_exists\(task")),
+        patched("a start without a task does not wait", DynamoDBStartStore, begin=_ended_start),
+        patched("a task that is created too late runs", run_task, begin_lease=_begin_any_lease, is_rare=True),
+        patched("a task has another id than its start", run_task, new_task=_other_id),
+        patched("slow calls are not repeated", repetitions, SLOW_REPLY_MS=10**9),
+        patched("fast calls are repeated", repetitions, SLOW_REPLY_MS=0),
+        patched("a named task is repeated", repetitions, _is_clients=lambda _task: False),
+        patched("a run that died is not continued", repetitions, RepeatedCall=_no_takeover),
+        Mutant("a takeover takes any claim", without_condition(r"run\.until>", context="lapsed="), is_rare=True),
+        patched("each repetition resumes", workflow_tools, _answer_repeated=_always_take_over),
+        patched("a cancelled task is repeated", repetitions, _is_clients=lambda task: task.named, is_rare=True),
+        patched("a start without a task stays", Starter, forget=lambda *_: None),
+        patched("a start expires before its task", DynamoDBStartStore, begin=_expires_early),
+        patched("a start is judged by a late clock", Starter, _task=_timed_after_read, is_rare=True),
     ),
-    *(
-        Mutant(name, rewrite, patch, is_rare=is_rare, kind=BackgroundWaitWorld)
-        for name, rewrite, patch, is_rare in (
-            ("a callback is not in the outbox", _unlisted_callback, None, False),
-            ("sweeps ignore callbacks", None, replaced(sweep, _check=_without_wakes), False),
-            ("any run removes a callback from the outbox", None, replaced(run_task, Claim=_workers_claim), True),
-            (
-                "a repeated event starts a job that waits",
-                without_condition(r"\(attribute_not_exists\(run\.dispatch"),
-                None,
-                True,
-            ),
-            ("a waiting workflow does not store its job", without_action(NAMES_JOB), None, True),
-            ("a waiting job keeps the number of its event", without_action("SET run.dispatch=dispatches"), None, True),
-            ("a decision wakes only the job that asked", None, replaced(Approvals, _waiting_jobs=_asker), False),
-            ("only the first stop counts", None, replaced(workflow_worker, suspend=_suspend_at_first_stop), False),
-            ("no check after the release", None, replaced(waiting, _can_continue=lambda *_: False), True),
-            ("each run wakes the jobs that wait", None, replaced(runs, Succeeded=object), True),
-        )
+    *of(
+        JobStartWorld,
+        Mutant("any background call replaces a start", without_condition(r"\(attribute_not_exists\(task")),
+        patched("a start without a job does not wait", DynamoDBStartStore, begin=_ended_start),
+        patched("a job that is created too late runs", creating, lasts=lambda *_: True, is_rare=True),
+        patched("a job has another id than its start", creating, new_job=_job_with_own_id, is_rare=True),
+        patched("an open job is not repeated", repetitions, _end_of_run=_changed_ms),
+        patched("slow jobs are not repeated", repetitions, SLOW_REPLY_MS=10**9),
+        patched("fast jobs are repeated", repetitions, SLOW_REPLY_MS=0),
+        patched("a cancelled job is repeated", repetitions, _is_clients=lambda task: task.named),
+        patched("a job whose workflow was named is repeated", Starter, _has_named_workflow=lambda *_: False),
+        patched("a start without a job stays", Starter, forget=lambda *_: None),
+        patched("a job of an unknown outcome is forgotten", creating, OutcomeUnknown=Unknown, is_rare=True),
+        patched("a start expires before its job", DynamoDBStartStore, begin=_expires_early),
+        patched("a start without a job is judged by a late clock", Starter, _task=_timed_after_read, is_rare=True),
     ),
-    *(
-        Mutant(name, rewrite, patch, is_rare=is_rare, kind=StartWorld)
-        for name, rewrite, patch, is_rare in (
-            ("any call replaces a start", without_condition(r"\(attribute_not_exists\(task"), None, False),
-            ("a start without a task does not wait", None, replaced(DynamoDBStartStore, begin=_ended_start), False),
-            ("a task that is created too late runs", None, replaced(run_task, begin_lease=_begin_any_lease), True),
-            ("a task has another id than its start", None, replaced(run_task, new_task=_other_id), False),
-            ("slow calls are not repeated", None, replaced(repetitions, SLOW_REPLY_MS=10**9), False),
-            ("fast calls are repeated", None, replaced(repetitions, SLOW_REPLY_MS=0), False),
-            ("a named task is repeated", None, replaced(repetitions, _is_clients=lambda _task: False), False),
-            ("a run that died is not continued", None, replaced(repetitions, RepeatedCall=_no_takeover), False),
-            ("a takeover takes any claim", without_condition(r"run\.until>", context="lapsed="), None, True),
-            ("each repetition resumes", None, replaced(workflow_tools, _answer_repeated=_always_take_over), False),
-            ("a cancelled task is repeated", None, replaced(repetitions, _is_clients=lambda task: task.named), True),
-            ("a start without a task stays", None, replaced(Starter, forget=lambda *_: None), False),
-            ("a start expires before its task", None, replaced(DynamoDBStartStore, begin=_expires_early), False),
-            ("a start is judged by a late clock", None, replaced(Starter, _task=_timed_after_read), True),
-        )
-    ),
-    *(
-        Mutant(name, rewrite, patch, is_rare=is_rare, kind=JobStartWorld)
-        for name, rewrite, patch, is_rare in (
-            ("any background call replaces a start", without_condition(r"\(attribute_not_exists\(task"), None, False),
-            ("a start without a job does not wait", None, replaced(DynamoDBStartStore, begin=_ended_start), False),
-            ("a job that is created too late runs", None, replaced(creating, lasts=lambda *_: True), True),
-            ("a job has another id than its start", None, replaced(creating, new_job=_job_with_own_id), True),
-            ("an open job is not repeated", None, replaced(repetitions, _end_of_run=_changed_ms), False),
-            ("slow jobs are not repeated", None, replaced(repetitions, SLOW_REPLY_MS=10**9), False),
-            ("fast jobs are repeated", None, replaced(repetitions, SLOW_REPLY_MS=0), False),
-            ("a cancelled job is repeated", None, replaced(repetitions, _is_clients=lambda task: task.named), False),
-            (
-                "a job whose workflow was named is repeated",
-                None,
-                replaced(Starter, _has_named_workflow=lambda *_: False),
-                False,
-            ),
-            ("a start without a job stays", None, replaced(Starter, forget=lambda *_: None), False),
-            ("a job of an unknown outcome is forgotten", None, replaced(creating, OutcomeUnknown=Unknown), True),
-            ("a start expires before its job", None, replaced(DynamoDBStartStore, begin=_expires_early), False),
-            ("a start without a job is judged by a late clock", None, replaced(Starter, _task=_timed_after_read), True),
-        )
-    ),
-    *(
-        Mutant(name, rewrite, patch, is_rare=is_rare, kind=EventWorld)
-        for name, rewrite, patch, is_rare in (
-            ("any event replaces a start", without_condition(r"\(attribute_not_exists\(task"), None, False),
-            ("a delivery does not wait", None, replaced(DynamoDBStartStore, begin=_ended_start), False),
-            ("a job of an event that is created too late runs", None, replaced(creating, lasts=lambda *_: True), True),
-            ("a job of an event has another id", None, replaced(creating, new_job=_job_with_own_id), False),
-            ("other arguments are repeated", None, replaced(WorkflowTool, canonical=lambda *_: {}), False),
-            ("an event is not confirmed", None, replaced(DynamoDBStartStore, confirm=lambda *_: None), False),
-            ("an event is known for an hour", None, replaced(start_events, REPEATS_KNOWN_MS=3_600_000), False),
-            ("each start has started its event", None, replaced(start_events, _was_started=lambda *_: True), False),
-            ("a cancelled event starts again", None, replaced(start_events, TOO_LATE=None), True),
-            ("an event of an unknown outcome is forgotten", None, replaced(start_events, OutcomeUnknown=Unknown), True),
-            (
-                "a start of an event is judged by a late clock",
-                None,
-                replaced(start_events, _was_started=_started_after_read),
-                True,
-            ),
-        )
+    *of(
+        EventWorld,
+        Mutant("any event replaces a start", without_condition(r"\(attribute_not_exists\(task")),
+        patched("a delivery does not wait", DynamoDBStartStore, begin=_ended_start),
+        patched("a job of an event that is created too late runs", creating, lasts=lambda *_: True, is_rare=True),
+        patched("a job of an event has another id", creating, new_job=_job_with_own_id),
+        patched("other arguments are repeated", WorkflowTool, canonical=lambda *_: {}),
+        patched("an event is not confirmed", DynamoDBStartStore, confirm=lambda *_: None),
+        patched("an event is known for an hour", start_events, REPEATS_KNOWN_MS=3_600_000),
+        patched("each start has started its event", start_events, _was_started=lambda *_: True),
+        patched("a cancelled event starts again", start_events, TOO_LATE=None, is_rare=True),
+        patched("an event of an unknown outcome is forgotten", start_events, OutcomeUnknown=Unknown, is_rare=True),
+        patched(
+            "a start of an event is judged by a late clock",
+            start_events,
+            _was_started=_started_after_read,
+            is_rare=True,
+        ),
     ),
 )

@@ -1,9 +1,4 @@
-"""The simulation of workflows that ask questions. Clients answer them: also twice, at once, and with other answers.
-
-All promises for workflows hold, and also: 18. An accepted answer is stored. An answer is not replaced while a step
-keeps the result that it made with it. A run calls a tool with the stored answer. An answer is refused only if another
-one was stored and used while the request ran.
-"""
+"""Simulations of workflows that ask questions. Clients answer them: also twice, at once, and with other answers."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,13 +1,4 @@
-"""Invariants 14 to 17: each reply is compared with the versions of its task that were current during the request.
-
-14. A reply or notification shows a task as it was in one version that was current between the request's begin and the
-reply: status, time of the last change, steps, pause reason, values, result, whether a client supplied it, questions. So
-a task that had ended before the request is never shown as live, even after a stale read, and an owner never sees
-another owner's task. A notification is never older than the previous one. "Unknown task" is the reply only if the task
-does not exist, has expired, or belongs to another owner. 15. A reply is uncertain, or reports a failed store, only if a
-fault hit its requests. 16. A list has each task of its owner that existed all the time, once, newest first. 17. An
-owner with fewer tasks than allowed can create one. An owner at the limit cannot.
-"""
+"""Promises 14 to 17: each reply is compared with the versions of its task that were current during the request."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,12 +1,5 @@
 """Simulations of calls that start a workflow: equal and different ones, at once, later and with `"new"`
 (docs/workflows.md, Repeated calls).
-
-27. No equal call starts another run while a run makes calls, in the two minutes after a slow run, or in the two minutes
-after the claim of a run that died. Exceptions: `"new"`; a task that a client knows or that has no result; a start or a
-task that the store did not store; clocks that differ by more than a second. 28. A repetition starts nothing, and
-continues a task only if its run has died. No client has named or ended the task, and its reply was slow. 29. When the
-faults end, a call starts a task or replies with one. Two minutes later, an equal call starts another one. 30. A call
-that says that nothing was run leaves no start that blocks the next one. 31. A start is kept as long as its task.
 """
 
 import math

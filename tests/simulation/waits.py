@@ -1,17 +1,6 @@
 """Simulations of a workflow with a callback and a sleep (docs/waiting.md), in the foreground and in the background.
 Callbacks come early, late, twice, with other bodies, at the timeout, and after the end. In the background, the workflow
 may also have a step with an approval, parallel steps, and a second call that waits with the same task.
-
-All promises for workflows hold, or those for workflows in the background, and also: 23. A wait ends once: by the write
-of a callback, or by a run whose clock has reached its time. The end does not change. 24. An accepted callback (200) is
-the step's result, and each repetition of it is accepted. Another reply has a reason: another callback came first (409),
-the wait or the task is over (410), or the address is unknown (404). 25. Each later step and each reader sees the same
-end. 26. When the faults end, sweeps alone continue a workflow in the background, within two minutes after the callback
-or the time. Another workflow continues at its next resume. 27. A run that ends before its last step says why: its last
-write leaves a pause reason. 28. A decision, a callback, or a client that ends the task wakes each job that waits with
-the workflow, unless a fault hit the request. A worker that lets its job wait wakes it itself if one of the stopped
-steps could continue before that. A job that waits is due when the first of its waits ends, or within ten minutes if it
-waits for an approval. Nothing else wakes it, except a run that has settled a step and then waits.
 """
 
 import math

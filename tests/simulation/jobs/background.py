@@ -1,9 +1,4 @@
-"""The simulation of a workflow in the background. It has two tasks, the call's and the workflow's. Workers hand over to
-each other.
-
-The promises for jobs hold for the call's task, those for runs for the workflow's task. Also: 1. A worker that holds the
-workflow calls no tool of a completed step. 5. The call's result states the workflow's steps correctly.
-"""
+"""Simulations of a workflow in the background: two tasks, the call's and the workflow's, and workers that hand over."""
 
 from functools import cache
 from random import Random

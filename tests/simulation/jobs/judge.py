@@ -1,16 +1,4 @@
-"""The invariants of a job. They must hold after each write, each tool call and each reply.
-
-2. A task that has ended does not change. 3. A worker writes only while it holds the claim, so an attempt whose claim
-has ended leaves no visible data. A live claim is not taken, and a job that waits for its client is not claimed. 4. The
-result is that of a call which the claim's worker made. 5. Acknowledged data is stored. 6. If a client was told that
-nothing was run, no tool was called. 9. Until the client answers, a tool starts at most as often as allowed; with
-`idempotent=False`, once. 10. When the faults have stopped, the job is due and its claim has ended, one poll makes it
-end or ask its client. 12. A job is dispatched again only if it is due and unclaimed. It is given up only if its
-attempts are used up. 13. Questions and answers do not change. A task waits for its client only while a question is
-open. 20. A working job is in the outbox, and sweeps find it when it is due, or earlier. A job that has ended or waits
-for its client is not in the outbox. When the faults have stopped, sweeps are enough: the job ends, or asks, within two
-minutes of the poll that would have done it.
-"""
+"""The judge of a job. It checks the promises of ../README.md after each write, each tool call and each reply."""
 
 import re
 from collections import Counter
