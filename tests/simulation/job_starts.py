@@ -209,12 +209,6 @@ class JobStartWorld(QueueWorld, StartWorld):
             return "tools/call", {"name": "buy", "arguments": {"task_id": task_id}, **as_task}
         return task_message(self.rng.choice(self.known_ids) if self.known_ids else "0" * 24, trigger.kind)
 
-    def _handle(self, process: Process, trigger: Trigger) -> None:
-        if trigger.event is not None:
-            event: Any = trigger.event["batonTask"]
-            process.task_id = event["taskId"]
-        super()._handle(process, trigger)
-
 
 def event(key: str = "A", start_id: str = "e-1", **members: Json) -> dict[str, Json]:
     return {"batonStart": {"workflow": "buy", "arguments": {"key": key}, "owner": OWNER, "id": start_id, **members}}

@@ -678,9 +678,6 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
 
     def _handle(self, process: Process, trigger: Trigger) -> None:
         judge = self.judge
-        if trigger.event is not None:
-            event: Any = trigger.event["batonTask"]
-            process.task_id = event["taskId"]
         if trigger.kind == "decide":
             is_decided = self.people.decide(process, judge.approvals, last=trigger.last) is not None
             if is_decided and self.is_last_resumed:

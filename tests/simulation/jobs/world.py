@@ -78,8 +78,10 @@ class QueueWorld(World):
 
     def _handle(self, process: Process, trigger: Trigger) -> None:
         if trigger.event is None:
-            invoke(self, process, trigger)
+            super()._handle(process, trigger)
             return
+        event: Any = trigger.event["batonTask"]
+        process.task_id = event["taskId"]
         try:
             invoke(self, process, trigger)
         except (StoreError, StillHeld, NotDispatched):
