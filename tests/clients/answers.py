@@ -34,7 +34,9 @@ class Refusal(Exception):
 
 
 @contextmanager
-def answering(answer: Callable[[Request], Answer], tls: ssl.SSLContext | None = None) -> Iterator[str]:
+def answering(
+    answer: Callable[[Request], Answer], tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> Iterator[str]:
     """Serve, and yield the address."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -57,13 +59,13 @@ def answering(answer: Callable[[Request], Answer], tls: ssl.SSLContext | None = 
         def log_message(self, format: str, *args: Any) -> None:
             """Log nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((host, 0), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     # `shutdown` takes as long as this interval, and half a second by default.
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
-        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
+        yield f"{'https' if tls else 'http'}://{host}:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

@@ -14,16 +14,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from cryptography import x509
 
 from mcp_baton.cli.remote.http import Access
 from tests.clients.answers import Answer, Request, answering
 from tests.clients.api_gateway import OWNER_HEADER, ApiGateway
-from tests.clients.certificate import certificate
+from tests.clients.certificate import self_signed
 from tests.clients.cognito import Cognito
 from tests.clients.conftest import HERE, WITHIN_S, require
 from tests.serving import served
@@ -88,7 +90,8 @@ def owners_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(params=PLACES)
 def world(request: pytest.FixtureRequest, owners_url: str, tmp_path: Path) -> Iterator[World]:
     base, public_path = PLACES[request.param]
-    pem = certificate(tmp_path)
+    pem = tmp_path / "host.pem"
+    pem.write_bytes(b"".join(self_signed(x509.IPAddress(ip_address("127.0.0.1")))))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(pem)
     document: dict[str, Any] = {}

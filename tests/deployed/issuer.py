@@ -1,20 +1,18 @@
 """An OpenID Connect issuer with its own keys, which serves over TLS and signs access tokens."""
 
-import datetime
-import json
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, override
+from typing import Any
 
 import jwt
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.clients.answers import Answer, Request, answering
+from tests.clients.certificate import self_signed
 
 HOST = "issuer.test"
 """The host name of this machine within containers, and the name in its certificate."""
@@ -63,62 +61,17 @@ class Issuer:
 @contextmanager
 def running_issuer(folder: Path) -> Iterator[Issuer]:
     """Run an issuer that listens on all addresses, so that containers reach it."""
+    certificate, key = self_signed(x509.DNSName(HOST))
+    (folder / "issuer.pem").write_bytes(certificate)
+    with_key = folder.with_name(f"{folder.name}-key.pem")
+    with_key.write_bytes(certificate + key)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(_certificate(folder))
-    server = ThreadingHTTPServer(("0.0.0.0", 0), _Handler)
-    server.socket = tls.wrap_socket(server.socket, server_side=True)
-    _Handler.issuer = Issuer(server.server_port, folder)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield _Handler.issuer
-    finally:
-        server.shutdown()
-        server.server_close()
+    tls.load_cert_chain(with_key)
 
+    def answer(request: Request) -> Answer:
+        document = issuer.document(request.target)
+        return Answer.json(document, 404 if document is None else 200)
 
-class _Handler(BaseHTTPRequestHandler):
-    issuer: Issuer
-
-    def do_GET(self) -> None:
-        document = self.issuer.document(self.path)
-        body = json.dumps(document).encode()
-        self.send_response(404 if document is None else 200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    @override
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing."""
-
-
-def _certificate(folder: Path) -> Path:
-    """Create a self-signed certificate for `HOST`. Return the path of a file with the certificate and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOST)])
-    now = datetime.datetime.now(datetime.UTC)
-    uses = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign"), False
-    )
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(
-            x509.KeyUsage(digital_signature=True, key_cert_sign=True, encipher_only=False, decipher_only=False, **uses),
-            critical=True,
-        )
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    public = certificate.public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "issuer.pem").write_bytes(public)
-    path = folder.with_name(f"{folder.name}-key.pem")
-    path.write_bytes(private + public)
-    return path
+    with answering(answer, tls, "0.0.0.0") as address:
+        issuer = Issuer(int(address.rpartition(":")[2]), folder)
+        yield issuer
