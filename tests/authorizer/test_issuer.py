@@ -1,16 +1,14 @@
 """Fetching the keys from an issuer on this machine, over HTTP."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import jwt
 import pytest
 
 from issuer import COOLDOWN_S, FAILURE_S, LIFESPAN_S, IssuerKeys, trusted
+from tests.answering import Answer, Request, answering
 from tests.authorizer.conftest import Issuer
 from tests.fakes import Pauses
 from tokens import UnknownKey
@@ -32,25 +30,16 @@ class Site:
 def site(issuer: Issuer) -> Iterator[Site]:
     site = Site()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            site.requested_paths.append(self.path)
-            self.send_response(302 if self.path in site.redirects else 200 if self.path in site.pages else 404)
-            self.send_header("Location", site.redirects.get(self.path, self.path))
-            self.end_headers()
-            self.wfile.write(json.dumps(site.pages.get(self.path)).encode())
+    def answer(request: Request) -> Answer:
+        path = request.target
+        site.requested_paths.append(path)
+        if path in site.redirects:
+            return Answer(302, {"Location": site.redirects[path]})
+        return Answer.json(site.pages.get(path), 200 if path in site.pages else 404)
 
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        site.url = f"http://127.0.0.1:{server.server_port}"
+    with answering(answer) as site.url:
         site.pages = {DISCOVERY: {"issuer": site.url, "jwks_uri": f"{site.url}/keys"}, "/keys": issuer.jwks()}
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
         yield site
-        server.shutdown()
-        thread.join()
 
 
 def signed(issuer: Issuer, algorithm: str, **headers: str) -> str:

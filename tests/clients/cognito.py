@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.clients.answers import Answer, Refusal, Request
+from tests.answering import Answer, Refusal, Request
 
 HOUR_S = 3600
 

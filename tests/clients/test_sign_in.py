@@ -23,7 +23,7 @@ import pytest
 from cryptography import x509
 
 from mcp_baton.cli.remote.http import Access
-from tests.clients.answers import Answer, Request, answering
+from tests.answering import Answer, Request, answering
 from tests.clients.api_gateway import OWNER_HEADER, ApiGateway
 from tests.clients.certificate import self_signed
 from tests.clients.cognito import Cognito

@@ -5,15 +5,14 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.answering import Answer, Request, answering
 from tests.serving import served
 
 ROOT = Path(__file__).parents[2]
@@ -96,36 +95,19 @@ def test_an_unreachable_server_or_a_missing_workflow_fails(url: str) -> None:
 def gateway(url: str, accepts: Accepts, *, streams: bool = True) -> Iterator[str]:
     """Run a gateway to a server. `accepts` decides about callers; without `streams`, it sends responses whole."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            if not accepts(headers):
-                self.send_error(403)
-                return
-            excluded = ("host", "content-length", "connection")
-            forwarded_headers = {name: value for name, value in headers.items() if name not in excluded}
-            with httpx.stream("POST", url, content=body, headers=forwarded_headers, timeout=WITHIN_S) as response:
-                parts = response.iter_bytes() if streams else iter([response.read()])
-                self.send_response(response.status_code)
-                self.send_header("Content-Type", response.headers["content-type"])
-                self.end_headers()
-                for part in parts:
-                    self.wfile.write(part)
-                    self.wfile.flush()
+    def answer(request: Request) -> Answer:
+        if request.method != "POST":
+            return Answer(501)
+        if not accepts(request.headers):
+            return Answer(403)
+        excluded = ("host", "content-length", "connection")
+        headers = {name: value for name, value in request.headers.items() if name not in excluded}
+        response = client.send(client.build_request("POST", url, content=request.body, headers=headers), stream=True)
+        body = response.iter_bytes() if streams else response.read()
+        return Answer(response.status_code, {"Content-Type": response.headers["content-type"]}, body)
 
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer((ELSEWHERE, 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://{ELSEWHERE}:{server.server_port}/mcp"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with httpx.Client(timeout=WITHIN_S) as client, answering(answer, host=ELSEWHERE) as address:
+        yield f"{address}/mcp"
 
 
 only_on_linux = pytest.mark.skipif(sys.platform != "linux", reason="not every system connects to 0.0.0.0")

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from itertools import count
 from typing import Any
 
 import boto3
 import pytest
 
 from mcp_baton.cli.remote.http import Access
+from tests.answering import Answer, answering
 from tests.smoke.report import Finding
 from tests.smoke.stack import Stack
 
@@ -65,33 +65,9 @@ def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.
 @contextmanager
 def limited_endpoint(limit: int) -> Iterator[str]:
     """Run an endpoint that answers this many requests, and rejects further ones as API Gateway does."""
-    lock, remaining = Lock(), [limit]
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            with lock:
-                remaining[0] -= 1
-                status = 200 if remaining[0] >= 0 else 429
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 256
-
-    server = Server(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/mcp"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    numbers = count(1)
+    with answering(lambda _: Answer(200 if next(numbers) <= limit else 429)) as address:
+        yield f"{address}/mcp"
 
 
 @pytest.mark.parametrize(

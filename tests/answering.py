@@ -20,9 +20,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """An answer. Its body may be an iterator, whose pieces are sent one after the other."""
+
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    body: bytes | Iterator[bytes] = b""
 
     @classmethod
     def json(cls, value: Any, status: int = 200) -> Self:
@@ -49,9 +51,12 @@ def answering(
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(reply.body)))
+            is_whole = isinstance(reply.body, bytes)
+            self.send_header(*(("Content-Length", str(len(reply.body))) if is_whole else ("Connection", "close")))
             self.end_headers()
-            self.wfile.write(reply.body)
+            for piece in (reply.body,) if is_whole else reply.body:
+                self.wfile.write(piece)
+                self.wfile.flush()
 
         do_GET = do_POST = do_DELETE = do_OPTIONS = handle_any  # noqa: N815
 
@@ -59,7 +64,10 @@ def answering(
         def log_message(self, format: str, *args: Any) -> None:
             """Log nothing."""
 
-    server = ThreadingHTTPServer((host, 0), Handler)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 256
+
+    server = Server((host, 0), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     # `shutdown` takes as long as this interval, and half a second by default.
