@@ -20,11 +20,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer. Its body may be an iterator, whose pieces are sent one after the other."""
+    """An answer. If it has pieces instead of a body, they are sent one after the other."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | Iterator[bytes] = b""
+    body: bytes = b""
+    pieces: Iterator[bytes] | None = None
 
     @classmethod
     def json(cls, value: Any, status: int = 200) -> Self:
@@ -51,10 +52,10 @@ def answering(
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
-            is_whole = isinstance(reply.body, bytes)
-            self.send_header(*(("Content-Length", str(len(reply.body))) if is_whole else ("Connection", "close")))
+            length = ("Content-Length", str(len(reply.body)))
+            self.send_header(*(length if reply.pieces is None else ("Connection", "close")))
             self.end_headers()
-            for piece in (reply.body,) if is_whole else reply.body:
+            for piece in (reply.body,) if reply.pieces is None else reply.pieces:
                 self.wfile.write(piece)
                 self.wfile.flush()
 

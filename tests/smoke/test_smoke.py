@@ -103,8 +103,10 @@ def gateway(url: str, accepts: Accepts, *, streams: bool = True) -> Iterator[str
         excluded = ("host", "content-length", "connection")
         headers = {name: value for name, value in request.headers.items() if name not in excluded}
         response = client.send(client.build_request("POST", url, content=request.body, headers=headers), stream=True)
-        body = response.iter_bytes() if streams else response.read()
-        return Answer(response.status_code, {"Content-Type": response.headers["content-type"]}, body)
+        headers = {"Content-Type": response.headers["content-type"]}
+        if streams:
+            return Answer(response.status_code, headers, pieces=response.iter_bytes())
+        return Answer(response.status_code, headers, response.read())
 
     with httpx.Client(timeout=WITHIN_S) as client, answering(answer, host=ELSEWHERE) as address:
         yield f"{address}/mcp"
