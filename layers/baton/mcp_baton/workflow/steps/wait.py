@@ -97,7 +97,7 @@ class Wait(Step):
         if (self.sleep is None) is (self.callback is None):
             yield "it waits for a callback or a time; give it one of callback=… and sleep=…"
         if isinstance(self.sleep, timedelta) and self.sleep <= timedelta():
-            yield f"sleep={self.sleep!r}: give a time of more than 0 s"
+            yield f"sleep={self.sleep!r} is no wait; give a time of more than 0 s"
         source = self.time_source
         if source is None:
             return
