@@ -49,7 +49,6 @@ class MissingValues(Struct, frozen=True):
 
     @property
     def schema(self) -> JsonObject:
-        """The form."""
         properties: JsonObject = {name: field.schema for name, field in self.fields.items()}
         return {"type": "object", "properties": properties, "required": list(self.required)}
 

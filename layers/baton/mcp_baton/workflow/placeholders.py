@@ -130,7 +130,6 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether a text has the form of a placeholder."""
     if not text.startswith("<") or not text.endswith(">") or len(text) > MAX_PLACEHOLDER_CHARS:
         return False
     return _output_in(text) is not None or _NAMED.fullmatch(text) is not None

@@ -521,5 +521,4 @@ _PLAIN = frozenset({bool, float, int, type(None)})
 
 
 def _copied(value: Json) -> Json:
-    """The value, copied if it is a container."""
     return value if type(value) in _PLAIN else copy_json(value)

@@ -162,7 +162,6 @@ class Condition(Struct, frozen=True, eq=False):
                 yield from operand.comparisons
 
     def map_sources(self, change: Callable[["Source"], "Source"]) -> "Condition":
-        """The condition with other sources."""
         if self.operator in COMBINING:
             operands = [operand.map_sources(change) for operand in self.operands]
         else:

@@ -98,7 +98,9 @@ class StepContext(Struct, frozen=True):
 def width_fault(value: object) -> str | None:
     """What is wrong with a number of parallel calls."""
     is_width = type(value) is int and 1 <= value <= MAX_PARALLEL_CALLS
-    return None if is_width else f"parallel={value!r} is not possible; give a whole number from 1 to {MAX_PARALLEL_CALLS}"
+    return (
+        None if is_width else f"parallel={value!r} is not possible; give a whole number from 1 to {MAX_PARALLEL_CALLS}"
+    )
 
 
 def as_code(binding: object, path: str | None = None) -> str:
