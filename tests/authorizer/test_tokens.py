@@ -45,52 +45,47 @@ def test_a_valid_token_returns_its_claims(issuer: Issuer, claims: dict[str, Any]
     assert verifier(issuer).verify(issuer.sign(**claims))["iss"] == ISSUER
 
 
-@pytest.mark.parametrize(
-    "claims",
-    [
-        {"iss": "https://evil.example.com/"},
-        {"iss": ISSUER.rstrip("/")},
-        {"iss": None},
-        {"aud": "https://somebody.example.com/mcp"},
-        {"aud": []},
-        {"aud": None},
-        {"exp": int(time.time()) - 3600},
-        {"exp": None},
-        {"exp": "tomorrow"},
-        {"nbf": int(time.time()) + 3600},
-        {"iat": int(time.time()) + 3600},
-        {"sub": None},
-        {"sub": ""},
-        {"sub": None, "client_id": "robot"},
-        {"sub": "", "client_id": "robot"},
-        {"sub": 7},
-        *({"headers": {"typ": kind}} for kind in FOR_SOMETHING_ELSE),
-    ],
-)
-def test_a_token_with_a_wrong_claim_or_type_is_rejected(issuer: Issuer, claims: dict[str, Any]) -> None:
-    with pytest.raises(Refused) as error:
-        verifier(issuer).verify(issuer.sign(**claims))
-
-    assert error.value.error == "invalid_token"
+WRONG: list[dict[str, Any]] = [
+    {"iss": "https://evil.example.com/"},
+    {"iss": ISSUER.rstrip("/")},
+    {"iss": None},
+    {"aud": "https://somebody.example.com/mcp"},
+    {"aud": []},
+    {"aud": None},
+    {"exp": int(time.time()) - 3600},
+    {"exp": None},
+    {"exp": "tomorrow"},
+    {"nbf": int(time.time()) + 3600},
+    {"iat": int(time.time()) + 3600},
+    {"sub": None},
+    {"sub": ""},
+    {"sub": None, "client_id": "robot"},
+    {"sub": "", "client_id": "robot"},
+    {"sub": 7},
+    *({"headers": {"typ": kind}} for kind in FOR_SOMETHING_ELSE),
+    {"iss": "https://evil.example.com/", "sub": "kim-s-secret"},
+]
+OUT_OF_SCOPE: list[dict[str, Any]] = [
+    *({"scope": scope} for scope in ("write", "reader", None, 7, "", "[read admin]")),
+    {"scope": None, "scp": ["read admin"]},
+]
 
 
 @pytest.mark.parametrize(
-    "claims",
+    ("claims", "code"),
     [
-        {"scope": "write"},
-        {"scope": "reader"},
-        {"scope": None},
-        {"scope": 7},
-        {"scope": ""},
-        {"scope": "[read admin]"},
-        {"scope": None, "scp": ["read admin"]},
+        *((claims, "invalid_token") for claims in WRONG),
+        *((claims, "insufficient_scope") for claims in OUT_OF_SCOPE),
     ],
 )
-def test_a_token_without_a_required_scope_is_rejected(issuer: Issuer, claims: dict[str, Any]) -> None:
+def test_a_token_with_a_wrong_claim_type_or_scope_is_rejected_without_repeating_it(
+    issuer: Issuer, claims: dict[str, Any], code: str
+) -> None:
     with pytest.raises(Refused) as error:
         verifier(issuer).verify(issuer.sign(**claims))
 
-    assert error.value.error == "insufficient_scope"
+    assert error.value.error == code
+    assert "evil" not in error.value.reason
 
 
 def test_no_scope_is_required_if_none_is_configured(issuer: Issuer) -> None:
@@ -159,13 +154,6 @@ def with_changed_claims(issuer: Issuer) -> str:
 def test_forged_and_malformed_tokens_are_rejected(issuer: Issuer, forged: str | Callable[[Issuer], str]) -> None:
     with pytest.raises(Refused):
         verifier(issuer).verify(forged if isinstance(forged, str) else forged(issuer))
-
-
-def test_a_rejection_contains_nothing_of_the_token(issuer: Issuer) -> None:
-    with pytest.raises(Refused) as error:
-        verifier(issuer).verify(issuer.sign(iss="https://evil.example.com/", sub="kim-s-secret"))
-
-    assert "evil" not in error.value.reason
 
 
 def test_a_failure_to_fetch_keys_is_not_a_rejection(issuer: Issuer) -> None:

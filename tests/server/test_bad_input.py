@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Server, ToolStep, Workflow, prompt_arg
-from mcp_baton.tasks.ids import new_task_id
 from tests.support.client import Client, Era, Script, Table
 from tests.support.handler import MakeClient
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
-UNKNOWN_TASK = new_task_id(0)
-OTHER_TASK = new_task_id(1)
-REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
 
 
 @pytest.fixture
@@ -89,14 +85,6 @@ def test_an_error_names_the_unknown_prompt_or_the_unknown_missing_or_invalid_arg
     answer = client.in_era(era).get_prompt(name, arguments)
     assert answer.refusal == (wire_status(era), INVALID_PARAMS)
     assert text in answer.error["message"]
-
-
-@pytest.mark.usefixtures("no_changes")
-def test_an_unknown_tool_is_named(client: Client, era: Era) -> None:
-    for task in (None, UNKNOWN_TASK):
-        answer = client.in_era(era).call_tool("nothing", task=task)
-        assert answer.refusal == (wire_status(era), INVALID_PARAMS)
-        assert "nothing" in answer.error["message"]
 
 
 @pytest.mark.usefixtures("no_changes")

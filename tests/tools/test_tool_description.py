@@ -34,7 +34,7 @@ def test_the_description_lists_the_steps_and_explains_pauses() -> None:
     )
 
 
-def test_if_tool_summaries_are_too_long_steps_are_only_named() -> None:
+def test_steps_are_only_named_if_tool_summaries_are_too_long_and_counted_if_their_names_are() -> None:
     steps = [ToolStep(f"step_{number}", tool="work") for number in range(1, 9)]
     description = describe_workflow(
         workflow(steps=steps), lambda _: "Does a great deal of work, and then some more of it."
@@ -42,8 +42,6 @@ def test_if_tool_summaries_are_too_long_steps_are_only_named() -> None:
     assert "8 steps: 1. step_1. 2. step_2. " in description
     assert "8. step_8. It may pause" in description
 
-
-def test_if_step_names_are_too_long_the_rest_is_counted() -> None:
     steps = [ToolStep(f"a_rather_long_name_of_a_step_{number}", tool="work") for number in range(1, 101)]
     description = describe_workflow(workflow(steps=steps), lambda _: "Works.")
     assert "100 steps: 1. a_rather_long_name_of_a_step_1. " in description
