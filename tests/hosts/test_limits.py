@@ -21,8 +21,6 @@ from tests.hosts.servers import LARGE, Shop, without
 
 type JsonDict = dict[str, Any]
 
-BEGIN: JsonDict = {"order_id": "A-17"}
-
 
 def many_models(server: Server) -> Server:
     """Add a tool with unions, which JSON Schema expresses as composition."""

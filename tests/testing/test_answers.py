@@ -137,9 +137,6 @@ def borrowing() -> Server:
     return server
 
 
-FORM = "To borrow, answer these questions."
-
-
 @BOTH_ERAS
 @pytest.mark.parametrize(
     "answers",

@@ -1,7 +1,6 @@
 """DynamoDB hangs at the end of a run. Its reply must come before the function's time ends (docs/storage.md,
 Throttling)."""
 
-import json
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -117,12 +116,6 @@ class Run:
             for name, hang in self.hangs.items():
                 stack.enter_context(hang.of(self._engine.client, name))
             yield
-
-
-def task_values(client: Client, task_id: str) -> list[object]:
-    uris = [f"baton://tasks/{task_id}/_workflow.result.{name}" for name in STEPS]
-    answers = [client.request("resources/read", {"uri": uri}) for uri in uris]
-    return [json.loads(answer.result["contents"][0]["text"]) for answer in answers]
 
 
 @pytest.mark.parametrize("limit_s", [ATTEMPT_S, FOR_EVER_S], ids=["times out", "never ends"])
