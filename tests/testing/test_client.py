@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import sys
+from functools import partial
 from typing import Annotated
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from mcp_baton import Header, Server, ToolStep, Workflow
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.settings import Settings
+from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.testing import AsyncClient, Client, Era, JsonRpcError, aconnect, connect
 from mcp_baton.transport.exchange import stream_opener
 from tests.testing.conftest import BOTH_ERAS
@@ -119,10 +121,12 @@ def test_a_task_can_be_cancelled_and_completed(client: Client) -> None:
     assert client.task(first_id).result is None
 
 
-def test_tasks_of_all_pages_are_listed_newest_first(client: Client) -> None:
-    client.remaining_s(3)
-    task_ids = [client.get_prompt("refund_order", {"order_id": "A"}).task_id for _ in range(52)]
-    assert [task.task_id for task in client.tasks()] == task_ids[::-1]
+def test_tasks_of_all_pages_are_listed_newest_first(orders: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_baton.tasks.dynamodb.items.Limits", partial(Limits, page_size=3))
+    with connect(orders) as client:
+        client.remaining_s(3)
+        task_ids = [client.get_prompt("refund_order", {"order_id": "A"}).task_id for _ in range(8)]
+        assert [task.task_id for task in client.tasks()] == task_ids[::-1]
 
 
 @BOTH_ERAS
