@@ -644,23 +644,6 @@ def test_the_requester_does_not_see_the_address_of_the_person_who_decides(baton:
     assert not any("sourceAddress" in record for record in records)
 
 
-def test_people_are_notified_once_after_the_pause_is_stored(baton: Connect) -> None:
-    bank, notifications = Bank(), list[Any]()
-
-    @bank.server.on_approval
-    def notify(request: Any) -> None:
-        notifications.append(request)
-
-    client = baton(bank.server)
-    run = client.call_workflow("refund", ORDER)
-    client.call_workflow("refund", task=run.task_id)
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: client.call_tool("pay", CALL, task=run.task_id), range(8)))
-
-    assert [notification.record["approvalId"] for notification in notifications] == waiting_ids(client)
-    assert notifications[0].link is None
-
-
 def test_a_notification_that_failed_is_sent_again_by_a_later_request(baton: Connect) -> None:
     bank, notifications = Bank(), list[Any]()
 

@@ -208,7 +208,7 @@ def test_a_call_with_sets_has_the_same_digest_in_each_process() -> None:
         subprocess.run(
             [sys.executable, "-c", PROGRAM], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
 
     assert len(outputs) == 1

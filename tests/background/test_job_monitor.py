@@ -101,14 +101,6 @@ def test_an_unwritten_message_is_in_the_last_write(monitor: JobMonitor, store: F
     assert store.store_calls == ["1", "3"]
 
 
-def test_a_report_renews_the_claim_and_reads_the_status(monitor: JobMonitor, store: FakeStore) -> None:
-    for store.ms in range(0, 60_000, 1_500):
-        say(monitor, store.ms)
-        monitor.pulse()
-    assert "renew" not in store.store_calls
-    assert "read_status" not in store.store_calls
-
-
 def test_a_report_that_cannot_be_written_is_retried_after_two_seconds(monitor: JobMonitor, store: FakeStore) -> None:
     store.fails = StoreUnavailable("down")
     say(monitor, 1)

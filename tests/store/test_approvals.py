@@ -8,7 +8,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from mcp_baton.approvals import waiting_items as waiting_approvals
-from mcp_baton.approvals.items import APPROVALS_PER_PAGE, MAX_APPROVALS_READ, DynamoDBApprovalStore
+from mcp_baton.approvals.items import APPROVALS_PER_PAGE, CLOCK_SLACK_MS, MAX_APPROVALS_READ, DynamoDBApprovalStore
 from mcp_baton.approvals.record import (
     MAX_WAITING_OF_OWNER,
     MAX_WAITING_OF_TASK,
@@ -225,6 +225,20 @@ def test_expired_approvals_leave_the_list_of_waiting_ones(store: Store, call: Ap
 
     assert store.approvals.list([call.audience], ApprovalState.WAITING).approvals == [later_record]
     assert store.approvals.get(record.approval_id) == record
+
+
+def test_a_reader_with_a_fast_clock_removes_no_approval_from_the_list(
+    store: Store, call: ApprovalRecord, clock: Clock
+) -> None:
+    record = ask(store, call)
+    lists = []
+    for clock.ms in (call.until_ms + CLOCK_SLACK_MS - 1, call.until_ms - 1, call.until_ms + CLOCK_SLACK_MS):
+        lists.append(store.approvals.list([call.audience], ApprovalState.WAITING).approvals)
+    item = store.table.get({"pk": {"S": f"APPROVAL#{record.approval_id[:16]}"}, "sk": {"S": record.approval_id[16:34]}})
+
+    assert lists == [[], [record], []]
+    assert item is not None
+    assert "listed_in" not in item
 
 
 def test_a_page_ends_after_a_number_of_reads_and_at_half_of_the_time(

@@ -1,13 +1,10 @@
 """Claims: one run at a time owns a task, until its claim ends (docs/storage.md, Claims)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, Conflict, TaskFinished, TaskHeld, TaskNotFound
-from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.expressions import TOKEN_SETS
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import LEASE_MS, Claim, StepStatus, TaskRecord, steps_of
@@ -99,30 +96,6 @@ def test_a_run_can_repeat_its_own_claim(store: Store, begin: Begin, run: MakeCla
     assert (claim.id, claim.until_ms, claim.number) == ("a", run("a").until_ms, 2)
 
 
-@pytest.mark.parametrize(
-    ("end", "ended_ms"),
-    [
-        (lambda store, task, claim: store.write(task, batch(claim, release=True)), lambda clock: clock.ms),
-        (lambda store, task, claim: store.renew(task, replace(claim, until_ms=0)), lambda _: 0),
-    ],
-    ids=["with a batch", "alone"],
-)
-def test_a_released_claim_can_be_taken_at_once(
-    store: Store,
-    begin: Begin,
-    run: MakeClaim,
-    clock: Clock,
-    end: Callable[[DynamoDBStore, TaskRecord, Claim], TaskRecord],
-    ended_ms: Callable[[Clock], int],
-) -> None:
-    task = begin(claim=run("a"), workflow="flow")
-    released_task = end(store, task, run("a"))
-    assert released_task.claim == store.get(task.owner, task.task_id).claim
-    assert released_task.claim == Claim("a", 0, 1, ended_ms=ended_ms(clock))
-    next_claim = store.take(task.owner, task.task_id, "flow", run("b")).claim
-    assert next_claim == Claim("b", run("b").until_ms, 2, ended_ms=ended_ms(clock))
-
-
 @pytest.mark.parametrize("end", ["cancel", "complete"])
 def test_a_terminal_task_cannot_be_taken(store: Store, begin: Begin, run: MakeClaim, end: str) -> None:
     task = begin(claim=run("a"), workflow="flow")
@@ -180,27 +153,6 @@ def test_renewing_a_claim_is_one_request_that_fails_after_a_takeover(
     with pytest.raises(ClaimLost) as error_info:
         store.renew(renewed_task, run("a"))
     assert error_info.value.current == claimed_task
-
-
-@pytest.mark.parametrize("release", [True, False], ids=["end", "checkpoint"])
-def test_a_run_without_the_claim_cannot_write(
-    store: Store, begin: Begin, run: MakeClaim, clock: Clock, release: bool
-) -> None:
-    first_claim = run("a")
-    task = begin(claim=first_claim, workflow="flow")
-    clock.ms += LEASE_MS + 1
-    claimed_task = store.take(task.owner, task.task_id, "flow", run("b"))
-    assert claimed_task.claim is not None
-    second_claim = claimed_task.claim
-    with pytest.raises(ClaimLost) as error_info:
-        store.write(task, batch(first_claim, release=release))
-    assert error_info.value.current == claimed_task == store.get(task.owner, task.task_id)
-    written_task = store.write(claimed_task, batch(second_claim, release=release))
-    assert written_task.variables["by"] == "b"
-    released_claim = replace(second_claim, until_ms=0, ended_ms=clock.ms)
-    assert written_task.claim == (released_claim if release else second_claim)
-    with pytest.raises(ClaimLost):
-        store.write(task, batch(first_claim, release=release))
 
 
 def test_a_checkpoint_renews_the_claim(store: Store, begin: Begin, run: MakeClaim, clock: Clock) -> None:

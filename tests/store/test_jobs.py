@@ -11,7 +11,6 @@ from msgspec import structs
 from mcp_baton.exceptions import (
     ClaimLost,
     Conflict,
-    NoAttemptLeft,
     StoreBusy,
     StoreError,
     TaskFinished,
@@ -135,19 +134,6 @@ def test_a_claimed_job_cannot_start_until_its_claim_ends(
     clock.ms += 1
     second_task = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
     assert second_task.claim == structs.replace(worker("b"), number=2, dispatch=2)
-
-
-def test_a_job_starts_at_most_as_often_as_its_attempts(
-    store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
-) -> None:
-    task = create_job(attempts=1)
-    claimed_task = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
-    with pytest.raises(TaskHeld):
-        store.jobs.claim(task.owner, task.task_id, worker("b"), 1)
-    clock.ms += LEASE_MS + 1
-    with pytest.raises(NoAttemptLeft) as error_info:
-        store.jobs.claim(task.owner, task.task_id, worker("b"), 1)
-    assert error_info.value.current == claimed_task == store.get(task.owner, task.task_id)
 
 
 def test_a_job_that_waits_for_the_client_does_not_start(store: Store, held_job: HeldJob, worker: MakeClaim) -> None:

@@ -106,18 +106,6 @@ def test_a_job_that_ends_or_asks_its_client_leaves_the_outbox(
     assert (listed_at(engine, task), is_due(store, task)) == (None, False)
 
 
-def test_the_last_answer_returns_a_job_to_the_outbox(
-    store: Store, held_job: HeldJob, create_job: Begin, clock: Clock, engine: Engine
-) -> None:
-    task, claim = held_job()
-    store.jobs.ask(task, claim, {**QUESTIONS, "more": {**QUESTIONS["name"], "params": {"message": "More?"}}})
-    clock.ms += 3_600_000 // 2
-    store.jobs.answer(task.owner, task.task_id, {"name": KIM})
-    assert listed_at(engine, task) is None
-    store.jobs.answer(task.owner, task.task_id, {"more": KIM})
-    assert listed_at(engine, task) == clock.ms + FIRST_DISPATCH_MS
-
-
 def test_claims_dispatches_and_handovers_do_not_move_the_entry(
     store: Store, create_job: Begin, clock: Clock, engine: Engine, worker: MakeClaim
 ) -> None:
