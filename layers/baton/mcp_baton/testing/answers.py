@@ -73,8 +73,9 @@ class Answers:
         if isinstance(fields, Mapping) and fields and tool_key is None:
             if fields.keys() <= self.workflow_questions.keys():
                 return self._form_result(fields, key, text)
-            if (name := self._object_question(text)) is not None:
-                return self._object_result(name, key, text)
+            for question_name, template in self.workflow_questions.items():
+                if matches_template(template, text):
+                    return self._object_result(question_name, key, text)
         for name in (key, text):
             if name is not None and name in self._by_name:
                 self._used.add(name)
@@ -102,13 +103,9 @@ class Answers:
             return {"action": "accept", "content": content}
         return self._declined(fields.keys() - content.keys(), key, text, is_partial=bool(content))
 
-    def _object_question(self, text: str) -> str | None:
-        """Return the name of the workflow's question with this text: the fields of its form are those of an object."""
-        questions = self.workflow_questions.items()
-        return next((name for name, template in questions if matches_template(template, text)), None)
-
     def _object_result(self, name: str, key: str | None, text: str) -> JsonObject:
-        """Return the result for a form whose fields are those of one answer. Raises `Unanswered` as `_form_result`."""
+        """Return the result for a form whose fields are those of the object that answers one question of a workflow.
+        Raises `Unanswered` as `_form_result`."""
         known = next((known for known in (name, key, text) if known in self._by_name), None)
         if known is None:
             return self._declined({name}, key, text, is_partial=False)

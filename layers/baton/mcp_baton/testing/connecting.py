@@ -46,21 +46,22 @@ def connect(
         owner: The owner of the client's tasks; `None` for an unauthenticated caller.
         era: `2026` or `2025` (docs/http.md).
         settings: The operator's settings, by default the defaults. The environment is not read.
-        workers: `at once`: background work is done after each request; `by hand`: when the test calls `run_worker` or
-            waits for a task.
+        workers: When background work is done: after each request, or when the test calls `run_worker` or waits.
 
     Raises:
         SettingsError: moto is not installed.
         WorkflowError: a workflow cannot work; the check is complete (docs/workflows.md, "What is checked").
-        ValueError: `era` or `workers` has another value.
     """
     if era not in ERA_REVISIONS:
         raise ValueError(f"era={era!r}: it is '2026' or '2025'")
     if workers not in WORKERS:
         raise ValueError(f"workers={workers!r}: it is 'at once' or 'by hand'")
-    test_settings = _settings(settings or Settings())
+    settings = settings or Settings()
+    # A fixed key, as for a deployed server: states stay valid in other processes.
+    key, base_url = settings.state_key or os.urandom(32), settings.base_url or "https://server.test"
+    settings = replace(settings, table=TABLE, state_key=key, base_url=base_url)
     with closing(_database()) as database:
-        yield Client(_stage(server, test_settings, database, workers), owner, era)
+        yield Client(_stage(server, settings, database, workers), owner, era)
 
 
 @asynccontextmanager
@@ -77,16 +78,6 @@ async def aconnect(
 
     with connect(server, owner=owner, era=era, settings=settings, workers=workers) as client:
         yield AsyncClient(client.stage, client.owner, client.era)
-
-
-def _settings(settings: Settings) -> Settings:
-    # A fixed key, as for a deployed server: states stay valid in other processes.
-    return replace(
-        settings,
-        table=TABLE,
-        state_key=settings.state_key or os.urandom(32),
-        base_url=settings.base_url or "https://server.test",
-    )
 
 
 def _database() -> "DynamoDBClient":

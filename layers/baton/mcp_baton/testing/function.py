@@ -64,11 +64,8 @@ FUNCTION_TIMEOUT_S = 120.0
 
 
 class Killed(BaseException):
-    """The function was killed during this request, as a test requested. A `BaseException`, so that no tool catches it.
-
-    Args:
-        after: The last action: a DynamoDB operation, or a tool's name.
-    """
+    """The function was killed during this request, as a test requested. `after` is its last action: a DynamoDB
+    operation, or a tool's name. It is a `BaseException`, so that no tool catches it."""
 
     def __init__(self, after: str) -> None:
         super().__init__(f"the function was killed after {after}")
@@ -76,12 +73,8 @@ class Killed(BaseException):
 
 
 class Kill:
-    """A kill that a test has requested. As a context manager, it ends the block when the function is killed.
-
-    Attributes:
-        after: The action after which the function is killed: a DynamoDB operation, or a tool's name.
-        happened: Whether the function has been killed.
-    """
+    """A kill that a test has requested, `after` a DynamoDB operation or a tool. As a context manager, it ends the block
+    when the function is killed. `happened` is whether it has been killed."""
 
     def __init__(self, after: str, disarm: Callable[[], None]) -> None:
         self.after = after
@@ -140,9 +133,10 @@ class Invocations:
         self._limit_s, self._limit_set_at_s = seconds, self._clock.monotonic_s()
 
     def _remaining_ms(self, began_s: float, timeout_s: float) -> int:
-        start_s = began_s if self._limit_s is None else max(began_s, self._limit_set_at_s)
-        limit_s = timeout_s if self._limit_s is None else self._limit_s
-        return max(0, int((limit_s - (self._clock.monotonic_s() - start_s)) * 1000))
+        end_s = began_s + timeout_s
+        if self._limit_s is not None:
+            end_s = max(began_s, self._limit_set_at_s) + self._limit_s
+        return max(0, int((end_s - self._clock.monotonic_s()) * 1000))
 
     @contextmanager
     def begin(self, *, is_repeat: bool, timeout_s: float = FUNCTION_TIMEOUT_S) -> Iterator[Invocation]:

@@ -22,21 +22,13 @@ MAX_ROUNDS: Final = 50
 
 MAX_PAGES: Final = 1_000
 MAX_ENTRIES: Final = 100_000
-"""The maximum number of pages and entries of a list."""
-
 _NAME_PARAMS: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _ids = count(1)
 
 
 class JsonRpcError(BatonError):
-    """The server answered a request with an error.
-
-    Attributes:
-        code: The JSON-RPC or MCP error code, e.g. `-32602`.
-        message: The message of the server.
-        data: The error's `data`; `None` for none.
-        status: The HTTP status.
-    """
+    """The server answered a request with an error: its `code` (such as `-32602`), its `message`, its `data` (`None` for
+    none) and the HTTP `status`."""
 
     def __init__(self, error: Mapping[str, Any], status: int) -> None:
         self.code: int = error["code"]
@@ -128,9 +120,8 @@ class McpClient(ABC):
                 return entries
             if len(entries) > MAX_ENTRIES:
                 break
-        raise EndlessAnswer(
-            f"the list of {method} does not end: {MAX_PAGES:,} pages or {MAX_ENTRIES:,} entries were read"
-        )
+        read = f"{MAX_PAGES:,} pages or {MAX_ENTRIES:,} entries were read"
+        raise EndlessAnswer(f"the list of {method} does not end: {read}")
 
 
 def result_in(response: JsonObject, status: int) -> dict[str, Any]:

@@ -127,7 +127,6 @@ class Run(OfTask):
         messages: The conversation, or the content of a tool's result.
         meta: The reply's `_meta`, without the server's name and version. Empty for a run without a task.
         structured: The structured content of a tool's result; `None` for none.
-        is_error: Whether a tool's result is an error.
         continued: Continues the task with answers: see `answer`.
     """
 
@@ -207,9 +206,7 @@ class Result:
     Attributes:
         value: The tool's value, as a task stores it; `None` for an error.
         text: The texts of the content, joined by line breaks.
-        is_error: Whether the tool reported an error.
         structured: The structured content; `None` for none.
-        content: The content.
         meta: The result's `_meta`, without the server's name and version.
     """
 

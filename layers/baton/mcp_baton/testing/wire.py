@@ -140,15 +140,8 @@ class Wire(McpClient):
         self, method: str, target: str, headers: Mapping[str, str], body: bytes, request_id: str
     ) -> dict[str, Any]:
         all_headers = [*headers.items(), *([] if self.owner is None else [(OWNER_HEADER, self.owner)])]
-        event = proxy_event(
-            method,
-            target,
-            all_headers,
-            body,
-            request_id=request_id,
-            owner_header=OWNER_HEADER,
-            at_ms=self.function.now_ms(),
-        )
+        names: Any = {"request_id": request_id, "owner_header": OWNER_HEADER}
+        event = proxy_event(method, target, all_headers, body, at_ms=self.function.now_ms(), **names)
         if self.claims:
             context = event["requestContext"]
             owner_claims = context.get("authorizer", {}).get("claims", {})

@@ -22,11 +22,9 @@ class WaitingEvent:
     """An event that waits for a worker.
 
     Attributes:
-        task_id: Its task.
         dispatch: The number of the task's dispatch, from 1.
         attempt: The number of the delivery, from 1; Lambda makes three attempts.
         due_s: The earliest time of the delivery, by `clock.monotonic_s()`.
-        event: The event of the function.
     """
 
     task_id: str
@@ -41,7 +39,6 @@ class WorkerRun:
     """The outcome of an event.
 
     Attributes:
-        event: The event.
         outcome: `completed`, `failed`, `asked`, `handed over`, `given up: …`, `held by another worker`, `over: …`,
             `raised` or `killed`.
         error: The exception of the function; `None` if it returned.
