@@ -1,7 +1,6 @@
 """Arguments and options that several commands have, and the parsers of their values. Typer also passes default values
 through a parser."""
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,18 +59,6 @@ def check_encryption(url: str, *, insecure_http: bool) -> None:
         raise BatonError(
             f"the credentials would reach {host} without encryption: use an https:// URL. --insecure-http allows it"
         )
-
-
-def seconds(value: object) -> float:
-    """A positive time in seconds."""
-    text = str(value)
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise typer.BadParameter(f"{text!r} is not a time in seconds: use a number above 0")
-    return number
 
 
 # Without a scheme: `127.0.0.1:8000/mcp`.

@@ -1,11 +1,16 @@
 """`baton serve`: an MCP server on this machine (docs/commands.md, Serve)."""
 
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
 from mcp_baton.cli import options
 from mcp_baton.local.log import LogLevel, log_to_stderr
+
+SECONDS: Final[dict[str, Any]] = {"min": 0.001, "max": 1_000_000, "metavar": "SECONDS"}
+DATABASE_HELP: Final = "Where tasks are stored: in this process, until it ends, or in the DynamoDB at a URL."
+OWNER_HELP: Final = "The header that contains a request's owner. Without the option, every caller is anonymous."
+LEVEL_HELP: Final = "'warning' omits requests that succeed, 'debug' shows whole tracebacks."
 
 
 def serve(
@@ -13,40 +18,18 @@ def serve(
     port: options.Port = 8000,
     host: options.Host = "127.0.0.1",
     reload: Annotated[bool, typer.Option("--reload", help="Restart when a Python file changes.")] = False,
-    log_level: Annotated[
-        LogLevel,
-        typer.Option(
-            metavar="debug|info|warning|error",
-            help="'warning' omits requests that succeed, 'debug' shows whole tracebacks.",
-        ),
-    ] = "info",
+    log_level: Annotated[LogLevel, typer.Option(metavar="debug|info|warning|error", help=LEVEL_HELP)] = "info",
     dynamodb: Annotated[
-        str,
-        typer.Option(
-            parser=options.database,
-            metavar="embedded|URL",
-            help="Where tasks are stored: in this process, until it ends, or in the DynamoDB at a URL.",
-        ),
+        str, typer.Option(parser=options.database, metavar="embedded|URL", help=DATABASE_HELP)
     ] = "embedded",
     table: Annotated[
         str, typer.Option(parser=options.table_name, metavar="NAME", help="The table, created if missing.")
     ] = "baton",
     owner_header: Annotated[
-        str | None,
-        typer.Option(
-            parser=options.header_name,
-            metavar="NAME",
-            help="The header that contains a request's owner. Without the option, every caller is anonymous.",
-        ),
+        str | None, typer.Option(parser=options.header_name, metavar="NAME", help=OWNER_HELP)
     ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(parser=options.seconds, metavar="SECONDS", help="The time limit of a request."),
-    ] = 300.0,
-    worker_timeout: Annotated[
-        float,
-        typer.Option(parser=options.seconds, metavar="SECONDS", help="The time limit of a worker's invocation."),
-    ] = 900.0,
+    timeout: Annotated[float, typer.Option(**SECONDS, help="The time limit of a request.")] = 300.0,
+    worker_timeout: Annotated[float, typer.Option(**SECONDS, help="The time limit of a worker's invocation.")] = 900.0,
 ) -> int:
     """Serve a Server on this machine, over HTTP at /mcp.
 
@@ -56,19 +39,10 @@ def serve(
     from mcp_baton.local.serve import ServeOptions
     from mcp_baton.local.serve import serve as serve_locally
 
-    serve_options = ServeOptions(
-        target=target,
-        host=host,
-        port=port,
-        dynamodb=dynamodb,
-        table=table,
-        owner_header=owner_header,
-        timeout_s=timeout,
-        worker_timeout_s=worker_timeout,
-        reload=reload,
-        log_level=log_level,
-    )
+    times = {"timeout_s": timeout, "worker_timeout_s": worker_timeout}
     log_to_stderr(log_level)
-    code = serve_locally(serve_options)
+    code = serve_locally(
+        ServeOptions(target, host, port, dynamodb, table, owner_header, **times, reload=reload, log_level=log_level)
+    )
     end_by_force(code)
     return code
