@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from mcp_baton.cli.aws_region import check_region
+from mcp_baton.cli.options import check_region
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.clean_text import echo
 

@@ -1,6 +1,7 @@
 """Arguments and options that several commands have, and the parsers of their values. Typer also passes default values
 through a parser."""
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,21 @@ def check_encryption(url: str, *, insecure_http: bool) -> None:
         raise BatonError(
             f"the credentials would reach {host} without encryption: use an https:// URL. --insecure-http allows it"
         )
+
+
+SET_REGION: Final = "Set AWS_REGION to the region of the deployment, such as eu-central-1."
+
+
+def environment_region() -> str | None:
+    """Return `AWS_REGION`, which Lambda and the SDKs of other languages read; boto3 does not. If it is not set, boto3
+    finds the region by `AWS_DEFAULT_REGION` or the profile."""
+    return os.environ.get("AWS_REGION") or None
+
+
+def check_region(region: str, remedy: str = SET_REGION) -> None:
+    """Raise `BatonError` if this cannot be a region: botocore would look for its hosts, for seconds."""
+    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]", region):
+        raise BatonError(f"{region!r} is not the name of an AWS region. {remedy}")
 
 
 # Without a scheme: `127.0.0.1:8000/mcp`.

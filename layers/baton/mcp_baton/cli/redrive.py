@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from mcp_baton.cli import options
-from mcp_baton.cli.aws_region import check_region, environment_region
+from mcp_baton.cli.options import check_region, environment_region
 from mcp_baton.clients import ACCEPTED_STATUS
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.clean_text import echo

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, override
 import httpx
 from msgspec import Struct
 
-from mcp_baton.cli.aws_region import environment_region
-from mcp_baton.cli.options import ConnectionOptions, check_encryption, header_name, is_loopback
+from mcp_baton.cli.options import ConnectionOptions, check_encryption, environment_region, header_name, is_loopback
 from mcp_baton.cli.remote.client import Receive
 from mcp_baton.cli.remote.errors import CommandFailure, Denied, Unreachable, protocol_error
 from mcp_baton.exceptions import BatonError

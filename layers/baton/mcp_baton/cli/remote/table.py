@@ -11,7 +11,7 @@ from botocore.exceptions import ConnectionError as AwsConnectionError
 from msgspec import structs
 
 from mcp_baton.aws import compose, dynamodb_store
-from mcp_baton.cli.aws_region import SET_REGION, check_region, environment_region
+from mcp_baton.cli.options import SET_REGION, check_region, environment_region
 from mcp_baton.cli.remote.client import Receive, Send
 from mcp_baton.cli.remote.errors import Denied, Unreachable
 from mcp_baton.exceptions import BatonError, StoreUnavailable
