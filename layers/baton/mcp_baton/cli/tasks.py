@@ -99,7 +99,7 @@ def _print_task(
     if as_json:
         print_json(state.to_json())
     else:
-        print_task(state, console(), time.time_ns() // 1_000_000)
+        print_task(state, console())
     return EXIT_DONE
 
 

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -230,40 +231,34 @@ class RunResult(Struct, frozen=True):
 
 
 def print_run(result: RunResult, out: Console) -> None:
-    """Print a run: its steps, and the result or the next calls. A task without suggested calls has only a handoff."""
+    """Print a run: its task, and what the server says about the run. A task without suggested calls has a handoff."""
     if result.task is None:
         for message in result.run.messages:
             out.print(f"{message.role}:", style="bold")
             _print_indented(message.text, out)
         return
-    _print_head(result.task, out)
+    print_task(result.task, out)
     if result.persisted is not True:
         state = "was not stored" if result.persisted is False else "may not have been stored"
         command = f"`baton show WHERE {result.task.task_id}`"
         out.print(f"The result of this run {state}. Use {command} before you repeat it.", style="yellow")
-    if result.last_text and not result.paused:
-        out.print(result.last_text, style="yellow")
-    if result.paused and result.task.following:
-        _print_pause(result.task, out)
-    elif result.paused:
-        out.print(f"\n{result.last_text}")
-    elif result.task.status == "completed":
-        _print_results(result.task, out)
+    if result.last_text and not (result.paused and result.task.following):
+        out.print(result.last_text, style="" if result.paused else "yellow")
 
 
-def print_task(task: TaskView, out: Console, now_ms: int) -> None:
+def print_task(task: TaskView, out: Console) -> None:
     """Print a task: its steps, the pause reason, the next calls, its result."""
     _print_head(task, out)
-    if not task.ended:
-        _print_pause(task, out)
     if task.error:
         out.print(details([("Failed", short(task.error.get("message", "")))]))
     if task.ended:
         _print_results(task, out)
+    else:
+        _print_pause(task, out)
     if task.others:
         others = ", ".join(f"{name} ({decimal(length)})" for name, length in task.others.items())
         out.print(details([("Variables", others)]))
-    out.print(_times(task, now_ms), style="dim")
+    out.print(_times(task), style="dim")
 
 
 def _print_head(task: TaskView, out: Console) -> None:
@@ -327,7 +322,8 @@ def _print_indented(text: RenderableType, out: Console, indent: int = 2) -> None
     out.print(Padding(text, (0, 0, 0, indent), expand=False))
 
 
-def _times(task: TaskView, now_ms: int) -> str:
+def _times(task: TaskView) -> str:
+    now_ms = time.time_ns() // 1_000_000
     created_ms, updated_ms = _time_ms(task.created), _time_ms(task.updated)
     parts = [f"created {task.created[:10]} {clock(created_ms)} UTC"] if created_ms is not None else []
     if updated_ms is not None:
