@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from threading import Condition, Event, Thread, Timer
 from typing import Any, Final
 
@@ -25,15 +24,6 @@ RETRY_AFTER_S: Final = (60.0, 120.0)
 """The time before each retry of a failed event."""
 
 type LambdaHandler = Callable[[dict[str, Any], InvocationContext], dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One attempt at an event. All attempts have the same `request_id`."""
-
-    event: JsonObject
-    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    attempt: int = 1
 
 
 class Pool:
@@ -59,7 +49,7 @@ class Pool:
         if self._stopping:
             raise NotDispatched("the local server is stopping: it accepts no more events")
         self._count(waiting=1)
-        self._submit(Delivery(event))
+        self._submit(event, str(uuid.uuid4()), 1)
 
     def stop(self, grace_s: float) -> None:
         """Start no more invocations, and wait for running ones at most for the grace period."""
@@ -77,30 +67,30 @@ class Pool:
             self._busy += busy
             self._changed.notify_all()
 
-    def _submit(self, delivery: Delivery) -> None:
+    def _submit(self, event: JsonObject, request_id: str, attempt: int) -> None:
         with suppress(RuntimeError):  # the pool has been stopped
-            self._threads.submit(self._work, delivery)
+            self._threads.submit(self._work, event, request_id, attempt)
 
-    def _work(self, delivery: Delivery) -> None:
+    def _work(self, event: JsonObject, request_id: str, attempt: int) -> None:
+        """Make one attempt at an event. All attempts have the same request id."""
         self._count(waiting=-1, busy=1)
         try:
-            self._handler(dict(delivery.event), InvocationContext(self._timeout_s, delivery.request_id))
+            self._handler(dict(event), InvocationContext(self._timeout_s, request_id))
         except Exception as error:
-            logger.exception("invocation %s failed", delivery.request_id)
-            self._retry(delivery, f"{type(error).__name__}: {error}")
+            logger.exception("invocation %s failed", request_id)
+            self._retry(event, request_id, attempt, f"{type(error).__name__}: {error}")
         finally:
             self._count(busy=-1)
 
-    def _retry(self, delivery: Delivery, failure: str) -> None:
-        if delivery.attempt > len(self._retry_after_s):
+    def _retry(self, event: JsonObject, request_id: str, attempt: int, failure: str) -> None:
+        if attempt > len(self._retry_after_s):
             # On AWS, the dead-letter queue would get this event. The task stays: a poll or a sweep dispatches it
             # (docs/background.md).
-            event = dumps(delivery.event)
-            logger.error("an event was discarded after %d attempts (%s): %s", delivery.attempt, failure, event)
+            logger.error("an event was discarded after %d attempts (%s): %s", attempt, failure, dumps(event))
             return
-        wait_s = self._retry_after_s[delivery.attempt - 1]
-        logger.warning("attempt %d of an event failed (%s): retry in %.3g s", delivery.attempt, failure, wait_s)
-        timer = Timer(wait_s, self._submit, [replace(delivery, attempt=delivery.attempt + 1)])
+        wait_s = self._retry_after_s[attempt - 1]
+        logger.warning("attempt %d of an event failed (%s): retry in %.3g s", attempt, failure, wait_s)
+        timer = Timer(wait_s, self._submit, (event, request_id, attempt + 1))
         timer.daemon = True
         self._count(waiting=1)
         timer.start()
