@@ -100,27 +100,18 @@ def create_table(client: "DynamoDBClient", name: str) -> None:
     """
     from botocore.exceptions import ClientError
 
-    is_new = True
+    def keys(partition: str, sort: str) -> Any:
+        return [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
+
+    keys_only = {"ProjectionType": "KEYS_ONLY"}
+    lists: Any = {"IndexName": "lists", "KeySchema": keys("listed_in", "listed_at"), "Projection": keys_only}
+    names, is_new = ("pk", "sk", "listed_in", "listed_at"), True
     try:
         client.create_table(
             TableName=name,
-            AttributeDefinitions=[
-                {"AttributeName": "pk", "AttributeType": "S"},
-                {"AttributeName": "sk", "AttributeType": "S"},
-                {"AttributeName": "listed_in", "AttributeType": "S"},
-                {"AttributeName": "listed_at", "AttributeType": "S"},
-            ],
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-            GlobalSecondaryIndexes=[
-                {
-                    "IndexName": "lists",
-                    "KeySchema": [
-                        {"AttributeName": "listed_in", "KeyType": "HASH"},
-                        {"AttributeName": "listed_at", "KeyType": "RANGE"},
-                    ],
-                    "Projection": {"ProjectionType": "KEYS_ONLY"},
-                }
-            ],
+            AttributeDefinitions=[{"AttributeName": attribute, "AttributeType": "S"} for attribute in names],
+            KeySchema=keys("pk", "sk"),
+            GlobalSecondaryIndexes=[lists],
             BillingMode="PAY_PER_REQUEST",
         )
     except client.exceptions.ResourceInUseException:
@@ -129,9 +120,8 @@ def create_table(client: "DynamoDBClient", name: str) -> None:
     if not is_new:
         return
     try:
-        client.update_time_to_live(
-            TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"}
-        )
+        ttl: Any = {"Enabled": True, "AttributeName": "expires_at"}
+        client.update_time_to_live(TableName=name, TimeToLiveSpecification=ttl)
     except ClientError as error:
         # Some local engines have no TTL. Reads ignore expired items in any case.
         if error.response["Error"]["Code"] != "UnknownOperationException":
