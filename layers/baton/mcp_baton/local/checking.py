@@ -112,12 +112,10 @@ def _advice(
 
 def _tool_advice(tool: Tool) -> Iterator[Mistake]:
     label, site = f"tool {tool.name!r}", function_site(tool.decorated)
-    yield from _name_advice(label, tool.name, site)
     if not tool.labels.description:
-        yield Mistake(
-            f"{label} has no description", "write a docstring: models choose tools by their description", site
-        )
-    yield from _framework_advice(label, lambda: tool.definition["inputSchema"], site)
+        remedy = "write a docstring: models choose tools by their description"
+        yield Mistake(f"{label} has no description", remedy, site)
+    yield from _host_advice(label, tool.name, lambda: tool.definition["inputSchema"], site)
     signature = inspect.signature(tool.decorated)
     properties: Any = schema_or_empty(lambda: tool.input_schema).get("properties", {})
     untyped = {name for name, item in signature.parameters.items() if item.annotation is item.empty}
@@ -133,32 +131,24 @@ def _tool_advice(tool: Tool) -> Iterator[Mistake]:
         remedy = ", ".join(f"{name}: Annotated[{kind}, '…']" for name, kind in undescribed.items())
         yield Mistake(f"{label}: {lacking} of {names}, which models have to fill in", f"write {remedy}", site)
     if signature.return_annotation is signature.empty:
-        yield Mistake(
-            f"{label} has no return type, so its result is not checked", "write -> and a type, or -> None", site
-        )
+        problem = f"{label} has no return type, so its result is not checked"
+        yield Mistake(problem, "write -> and a type, or -> None", site)
 
 
-def _framework_advice(label: str, make: Callable[[], Any], site: Site | None) -> Iterator[Mistake]:
-    """Yield the types that some agent frameworks cannot use."""
+def _host_advice(label: str, name: str, make: Callable[[], Any], site: Site | None) -> Iterator[Mistake]:
+    """Yield the names and types that some hosts and agent frameworks cannot use."""
+    if len(name) > MAX_PORTABLE_NAME_CHARS:
+        problem = f"{label}: the name has {len(name)} characters, and hosts add a prefix and allow 64 in total"
+        yield Mistake(problem, f"use a shorter name, of at most {MAX_PORTABLE_NAME_CHARS} characters", site)
     for parameter, problem, remedy in difficulties(schema_or_empty(make)):
         yield Mistake(f"{label}: {'' if parameter is None else f'the type of {parameter!r} '}{problem}", remedy, site)
-
-
-def _name_advice(label: str, name: str, site: Site | None) -> Iterator[Mistake]:
-    if len(name) > MAX_PORTABLE_NAME_CHARS:
-        yield Mistake(
-            f"{label}: the name has {len(name)} characters, and hosts add a prefix and allow 64 in total",
-            f"use a shorter name, of at most {MAX_PORTABLE_NAME_CHARS} characters",
-            site,
-        )
 
 
 def _workflow_advice(server: Server, workflow: Workflow, lines: DefinitionLines) -> Iterator[Mistake]:
     label, site = f"workflow {workflow.name!r}", lines.site(workflow.name)
     workflow_tool = server.full_view.workflow_tool(workflow.name)
     if workflow_tool is not None:
-        yield from _name_advice(label, workflow.name, site)
-        yield from _framework_advice(label, lambda: workflow_tool.input_schema, site)
+        yield from _host_advice(label, workflow.name, lambda: workflow_tool.input_schema, site)
     used_arguments = set[str]().union(*(_arguments_in(step) for step in workflow.steps))
     for argument in workflow.arguments:
         name = argument.name
