@@ -3,20 +3,25 @@
 Run in the root of the repository: `uv run python -m benchmarks.task_cpu`. An embedded DynamoDB answers instead of
 botocore's HTTP session. Its time and that of sockets are left out; the time that botocore takes to write requests and
 to read responses is included. Figures are milliseconds of CPU per request.
+
+The last line compares a run of four steps with its two DynamoDB requests: the same client sends them again, without
+Baton, in turns with the runs. There, a process of its own answers over HTTP, and the time of sockets is included.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 from emulators.gateway_requests import Event, prompts_get, tools_call
+from emulators.small_dynamodb import SmallDynamoDB
 from mcp_baton import Argument, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import handler
 from mcp_baton.clients import dynamodb_client
@@ -24,7 +29,11 @@ from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.embedded import EmbeddedEngine
 from mcp_baton.settings import Settings
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
 STEPS = 100
+FEW_STEPS = 4
 VARIABLES = 5_000
 TABLE = "tasks"
 
@@ -76,7 +85,7 @@ class Table(EmbeddedEngine):
 
 
 def make_server() -> Server:
-    """Return a server with a workflow of many steps that completes, and one that stops at its last step."""
+    """Return a server with workflows of many and of few steps that complete, and one that stops at its last step."""
     server = Server("benchmark", version="1.0.0")
 
     @server.tool
@@ -90,10 +99,10 @@ def make_server() -> Server:
         raise ToolError(f"no {a}")
 
     first = ToolStep("step 0", tool="add", arguments={"a": prompt_arg("start"), "b": constant(1)})
-    for name, is_failing in (("through", False), ("stopped", True)):
+    for name, count, is_failing in (("through", STEPS, False), ("stopped", STEPS, True), ("few", FEW_STEPS, False)):
         steps = [first]
-        for number in range(1, STEPS):
-            is_last = is_failing and number == STEPS - 1
+        for number in range(1, count):
+            is_last = is_failing and number == count - 1
             sources = {"a": step_output(f"step {number - 1}")} | ({} if is_last else {"b": constant(number)})
             steps.append(ToolStep(f"step {number}", tool="fails" if is_last else "add", arguments=sources))
         argument = Argument("start", "Where to begin", required=True, type=int)
@@ -106,8 +115,7 @@ class MeasuredHandler:
 
     def __init__(self) -> None:
         self.table = Table()
-        settings = Settings(table=TABLE, allow_anonymous=True)
-        self.handler: Callable[..., Any] = handler(make_server(), settings=settings, dynamodb=self.table.client)
+        self.handler = make_handler(self.table.client)
 
     def send(self, event: Event) -> tuple[float, str]:
         """Send a request. Return the milliseconds of CPU, and the body of the response."""
@@ -118,17 +126,59 @@ class MeasuredHandler:
         return cpu_ns / 1_000_000, response["body"]
 
 
-def run(count: int) -> list[float]:
+def make_handler(client: Any) -> Callable[..., Any]:
+    """Return the handler of the server, with a client of DynamoDB."""
+    return handler(make_server(), settings=Settings(table=TABLE, allow_anonymous=True), dynamodb=client)
+
+
+def check_run(body: str) -> None:
+    """Raise `RuntimeError` unless an answer shows a stored run that is complete."""
+    meta = json.loads(body)["result"]["_meta"]
+    if "persisted" in meta or {step["status"] for step in meta["steps"]} != {"completed"}:
+        raise RuntimeError(f"a wrong answer: {body[-600:]}")
+
+
+def run(count: int, workflow: str = "through") -> list[float]:
     """Measure durable runs of all steps."""
-    function, event, times = MeasuredHandler(), prompts_get("through", start="1").event, []
+    function, event, times = MeasuredHandler(), prompts_get(workflow, start="1").event, []
     for _ in range(count):
         function.table.clear()
         cpu_ms, body = function.send(event)
-        result = json.loads(body)["result"]
-        if "persisted" in result["_meta"] or len(result["_meta"]["steps"]) != STEPS:
-            raise RuntimeError(f"a wrong answer: {body[:600]}")
+        check_run(body)
         times.append(cpu_ms)
     return times
+
+
+def serve_dynamodb(address: "Connection[str, str]") -> None:
+    """Answer requests over HTTP until the other end closes. Sends the address first."""
+    address.send(SmallDynamoDB().url)
+    with suppress(EOFError):
+        address.recv()
+
+
+def run_and_requests(count: int) -> tuple[list[float], list[float]]:
+    """Measure durable runs of few steps and, after each, its two requests alone."""
+    processes = multiprocessing.get_context("spawn")
+    address, other_end = processes.Pipe()
+    processes.Process(target=serve_dynamodb, args=(other_end,), daemon=True).start()
+    os.environ["AWS_ENDPOINT_URL_DYNAMODB"] = address.recv()
+    client: Any = dynamodb_client()
+    sent: list[dict[str, Any]] = []
+    client.meta.events.register("provide-client-params.dynamodb", lambda params, **_: sent.append(params))
+    function, event, runs, requests = make_handler(client), prompts_get("few", start="1").event, [], []
+    for _ in range(count):
+        sent.clear()
+        times = [time.process_time_ns()]
+        response = function(event, InvocationContext())
+        times.append(time.process_time_ns())
+        created, ended = sent
+        client.put_item(**created)
+        client.update_item(**ended)
+        times.append(time.process_time_ns())
+        check_run(response["body"])
+        runs.append((times[1] - times[0]) / 1_000_000)
+        requests.append((times[2] - times[1]) / 1_000_000)
+    return runs, requests
 
 
 def continuation(count: int, variables: int = 0) -> list[float]:
@@ -157,7 +207,9 @@ def main() -> None:
     """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=100)
-    parser.add_argument("--profile", choices=("run", "continuation", "variables"), help="print where the time goes")
+    parser.add_argument(
+        "--profile", choices=("few", "run", "continuation", "variables"), help="print where the time goes"
+    )
     options = parser.parse_args()
     os.environ |= {
         "AWS_DEFAULT_REGION": "eu-west-1",
@@ -165,11 +217,13 @@ def main() -> None:
         "AWS_SECRET_ACCESS_KEY": "made-up",
     }
     measurements: dict[str, Callable[[int], list[float]]] = {
+        "few": lambda count: run(count, "few"),
         "run": run,
         "continuation": continuation,
         "variables": lambda count: continuation(count, VARIABLES),
     }
     titles = {
+        "few": f"a run of {FEW_STEPS} steps",
         "run": f"a run of {STEPS} steps",
         "continuation": f"a continuation, {STEPS} steps",
         "variables": f"a continuation, {VARIABLES} variables and {STEPS} steps",
@@ -188,6 +242,8 @@ def main() -> None:
         print(
             f"| {titles[name]} | {statistics.median(times):.1f} | {times[0]:.1f} | {times[len(times) * 9 // 10]:.1f} |"
         )
+    runs, requests = (statistics.median(times[5:]) for times in run_and_requests(options.calls + 5))
+    print(f"\nA run of {FEW_STEPS} steps takes {runs / requests:.2f} times the CPU of its two requests: {runs:.2f} ms")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,12 @@ class SmallDynamoDB(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
 
+def _members(attribute: dict[str, Any]) -> Any:
+    """Return what is in a map or a list."""
+    [members] = attribute.values()
+    return members
+
+
 class _Operation(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -40,10 +46,13 @@ class _Operation(BaseHTTPRequestHandler):
         if operation == "PutItem":
             self.server.item = request["Item"]
         elif operation == "UpdateItem":
-            # Only whole attributes, such as the status: the engine checks whether the task has ended.
             names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
-            for name, value in re.findall(r"(?:^SET |,)(#\w+)=(:\w+)", request["UpdateExpression"]):
-                self.server.item[names[name]] = values[value]
+            for path, value in re.findall(r"(?:^SET |,)([#\w.\[\]]+)=(:\w+)", request["UpdateExpression"]):
+                *parents, last = re.findall(r"#\w+|\d+(?=\])", path)
+                members: Any = self.server.item
+                for parent in parents:
+                    members = members[int(parent)]["M"] if parent.isdigit() else _members(members[names[parent]])
+                members[names[last]] = values[value]
             response = {"Attributes": self.server.item}
         body = json.dumps(response).encode()
         self.send_response(200)
