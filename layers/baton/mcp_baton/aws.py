@@ -124,8 +124,8 @@ def compose(
         sleep: Waits for a number of seconds before a step is retried.
     """
     server.check(in_full=False)
-    server.full_view.check_lifetimes(settings.max_ttl_ms)
     server.close()
+    server.full_view.check_lifetimes(settings.max_ttl_ms)
     collector = _collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:

@@ -6,6 +6,7 @@ returns an `HttpResponse`, or opens a stream on the exchange, writes the respons
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, Protocol
 
 from msgspec import Struct, field
@@ -68,15 +69,19 @@ class HttpRequest(Struct, frozen=True):
     def accepts(self, media_type: str) -> bool:
         """Whether the client accepts this type (RFC 9110, section 12.5.1). The most specific range of the header
         decides; without the header, all types are accepted."""
-        header = self.headers.get("accept", "").strip() or "*/*"
-        accepted: dict[str, bool] = {}
-        for item in header.lower().split(","):
-            media_range, *parameters = (part.strip() for part in item.split(";"))
-            weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
-            is_accepted = not re.fullmatch(r"0(\.0*)?|\.0+", weight)
-            accepted[media_range] = accepted.get(media_range, False) or is_accepted
-        ranges = (media_type, f"{media_type.partition('/')[0]}/*", "*/*", "*")
-        return next((accepted[name] for name in ranges if name in accepted), False)
+        return _accepts(self.headers.get("accept", "").strip() or "*/*", media_type)
+
+
+@lru_cache(maxsize=64)  # clients repeat their headers
+def _accepts(header: str, media_type: str) -> bool:
+    accepted: dict[str, bool] = {}
+    for item in header.lower().split(","):
+        media_range, *parameters = (part.strip() for part in item.split(";"))
+        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+        is_accepted = not re.fullmatch(r"0(\.0*)?|\.0+", weight)
+        accepted[media_range] = accepted.get(media_range, False) or is_accepted
+    ranges = (media_type, f"{media_type.partition('/')[0]}/*", "*/*", "*")
+    return next((accepted[name] for name in ranges if name in accepted), False)
 
 
 class HttpResponse(Struct, frozen=True):

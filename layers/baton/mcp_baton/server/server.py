@@ -122,7 +122,7 @@ class Server:
         self.completions: dict[tuple[str, str], Completion] = {}
         self._workflow_tools: dict[str, WorkflowTool] = {}
         self.approval_listeners: list[ApprovalListener] = []
-        self._is_closed = False
+        self._closed_view: ServerView | None = None
 
     @overload
     def tool[F: Callable[..., object]](self, function: F, /) -> F: ...
@@ -399,11 +399,14 @@ class Server:
 
     def close(self) -> None:
         """Refuse later additions. `handler(server)` closes the server after its checks."""
-        self._is_closed = True
+        self._closed_view = None  # a copy of a closed server may publish other tools
+        self._closed_view = self.full_view
 
     @property
     def full_view(self) -> ServerView:
         """Everything that the server publishes."""
+        if self._closed_view is not None:
+            return self._closed_view
         published = (self.tools, self.resources, self.prompts, self.workflows, self.completions)
         return ServerView(self.options, *published, self._workflow_tools)
 
@@ -452,7 +455,7 @@ class Server:
         into[workflow.name] = workflow
 
     def _check_open(self, kind: str, name: str) -> None:
-        if self._is_closed:
+        if self._closed_view is not None:
             raise RegistrationError(
                 f"{kind} {name!r}: handler(server) has checked and closed the server; add it before that call"
             )

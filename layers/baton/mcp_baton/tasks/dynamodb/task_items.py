@@ -1,7 +1,6 @@
 """The items of the tasks in a table, for the task store and the job store (docs/storage.md)."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
@@ -14,6 +13,7 @@ from mcp_baton.tasks.dynamodb.items import ITEM_MS, Limits, expired, key_of, tas
 from mcp_baton.tasks.dynamodb.table import WRITE, ConditionFailed, RetryPolicy, TaskTable
 from mcp_baton.tasks.dynamodb.values import Reader
 from mcp_baton.tasks.ids import is_task_id, new_task_id
+from mcp_baton.tasks.keys import made_once
 from mcp_baton.tasks.record import Claim, TaskRecord
 from mcp_baton.telemetry import STORE_CONFLICTS
 
@@ -93,7 +93,7 @@ class TaskItems(Struct, frozen=True, eq=False):
 
             return Fetcher(self.table, owner, task_id_of(item))
 
-        return to_record(owner, item, cache(reader))
+        return to_record(owner, item, made_once(reader))
 
     def ended(self, owner: str, item: Item) -> TaskRecord:
         """The task in an item after the write that ended it. It is not counted as live any more."""

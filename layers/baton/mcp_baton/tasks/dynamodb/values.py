@@ -102,21 +102,25 @@ def no_reader() -> Reader:
 
 
 class Variables(StoredValues):
-    """Stored task variables. A value is decoded each time that it is read.
+    """Stored task variables. A value is decoded each time that it is read: a continuation, which reads only progress
+    and pause reasons, does not decode 400 KB of results. These two are decoded once."""
 
-    So a continuation, which reads only progress and pause reason, does not decode 400 KB of results.
-    """
-
-    __slots__ = ("_attributes", "_reader")
+    __slots__ = ("_attributes", "_native", "_reader")
 
     def __init__(self, attributes: Mapping[str, Attribute], reader: Callable[[], Reader] = no_reader) -> None:
         # Few names are quoted, but a task may have thousands of names.
         quoted = any(map(str.startswith, attributes, repeat('"')))
         self._attributes = {from_text(name): value for name, value in attributes.items()} if quoted else attributes
+        self._native: dict[str, Json] = {}
         self._reader = reader
 
     def __getitem__(self, name: str) -> Json:
-        record = record_in(self._attributes[name])
+        attribute = self._attributes[name]
+        if "M" in attribute or "L" in attribute:
+            if name not in self._native:
+                self._native[name] = decode(attribute)
+            return self._native[name]
+        record = record_in(attribute)
         return self._results(record) if record else decode(self._fetched(name))
 
     def text(self, name: str) -> str:

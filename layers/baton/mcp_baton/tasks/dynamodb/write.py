@@ -7,7 +7,7 @@ would still become too large, the largest others as well, new ones and stored on
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
@@ -47,6 +47,7 @@ from mcp_baton.tasks.dynamodb.items import (
 )
 from mcp_baton.tasks.dynamodb.lists import ListRecord, record_in
 from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, is_large, is_value, item_size, size
+from mcp_baton.tasks.keys import made_once
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
     ELEMENTS_PREFIX,
@@ -129,7 +130,7 @@ class Write:
         self._required: dict[str, Attribute] = {}
         self._removed = batch.removed
         values = self._values()
-        zip_within = cache(partial(ZipWithin, limits.zip_ms / 1000, monotonic))
+        zip_within = made_once(partial(ZipWithin, limits.zip_ms / 1000, monotonic))
 
         def zips(text: bytes) -> bytes:
             return zip_within()(text)  # made at first use, because few writes compress anything
