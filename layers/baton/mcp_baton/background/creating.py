@@ -105,10 +105,8 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
         completed = request.store.complete(task.owner, task.task_id, result, by_client=False) if request.store else task
         return _reply(request, completed)
     except StoreError as error:
-        correlation_id = request.exchange.request_id
-        logger.exception("request %s: the result of %s could not be stored", correlation_id, tool.name)
-        message = "The call was made, but its result could not be stored"
-        raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": correlation_id}) from error
+        logger.exception("request %s: the result of %s could not be stored", request.exchange.request_id, tool.name)
+        raise request.internal_error("The call was made, but its result could not be stored") from error
 
 
 def _create(
@@ -233,11 +231,10 @@ def _store(request: Request) -> TaskStore:
 @contextmanager
 def _protocol_errors(request: Request) -> Iterator[None]:
     """Turn errors of the store, while it creates tasks, into errors for the client."""
-    correlation: Json = {"correlationId": request.exchange.request_id}
     try:
         yield
     except StoreBusy as error:
-        raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": error.retry_after_ms}) from error
+        raise _busy(error) from error
     except TooManyTasks as error:
         message = f"The task was not created and nothing was run: {error}. Wait for one to end, or cancel one."
         raise ProtocolError(INVALID_REQUEST, message) from error
@@ -247,11 +244,10 @@ def _protocol_errors(request: Request) -> Iterator[None]:
         logger.exception("request %s: it is unknown whether a task was created", request.exchange.request_id)
         # If it was, the client finds it in a list; the first poll then invokes the worker.
         message = "It is not known whether the task was created; the call may still be made"
-        raise ProtocolError(INTERNAL_ERROR, message, correlation) from error
+        raise request.internal_error(message) from error
     except StoreError as error:
         logger.exception("request %s: a task could not be created", request.exchange.request_id)
-        message = "The task could not be created; nothing was run"
-        raise ProtocolError(INTERNAL_ERROR, message, correlation) from error
+        raise request.internal_error("The task could not be created; nothing was run") from error
 
 
 def start_workflow(
@@ -314,7 +310,7 @@ def create_workflow_job(
     if start and not lasts(start.until_ms, store.now_ms(), execution.exchange.remaining_ms):
         # The function stood still. An equal call may have found no task, and may have started another one.
         try:
-            store.cancel(job.owner, job.task_id, unclaimed=True, message=TOO_LATE)
+            store.jobs.withdraw(job, TOO_LATE)
         except StoreError as error:
             # A poll or a sweep has started the job, which may have called tools, or will do so. So the next equal call
             # must find it.

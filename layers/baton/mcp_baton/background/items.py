@@ -110,8 +110,7 @@ class DynamoDBJobStore:
         _require_no_claim(update, now_ms)
         update.require(f"{update.name('due')}<{update.number(now_ms)}")
         delay_ms = min(FIRST_DISPATCH_MS << min(job_of(task).dispatches, 16), MAX_DISPATCH_MS)
-        _dispatch(update, now_ms + delay_ms)
-        enter_outbox(update, task.task_id, now_ms + delay_ms, stored_item(task))
+        _dispatch(update, task.task_id, now_ms + delay_ms, stored_item(task))
         with suppress(Conflict):
             return self._tasks.record(task.owner, self._tasks.update(task.owner, task.task_id, update, CREATE))
         return None
@@ -127,6 +126,12 @@ class DynamoDBJobStore:
         with suppress(Conflict):
             return self._tasks.ended(task.owner, self._tasks.update(task.owner, task.task_id, update))
         return None
+
+    def withdraw(self, task: TaskRecord, message: str) -> TaskRecord:
+        update = finish_update(self._tasks.now_ms(), new_token(), TaskStatus.CANCELLED)
+        set_message(update, message)
+        update.require(f"{update.path(RUN, 'number')}={update.number(0)}")
+        return self._tasks.ended(task.owner, self._tasks.update(task.owner, task.task_id, update))
 
     def fail(self, task: TaskRecord, claim: Claim, error: JsonObject) -> TaskRecord:
         update = self._failure_update(error, self._tasks.now_ms())
@@ -196,8 +201,7 @@ class DynamoDBJobStore:
         note_named(update)
         if not job.asked.keys() - job.answers.keys() - new_answers.keys():
             update.set(update.name("status"), update.text(TaskStatus.WORKING))
-            _dispatch(update, now_ms + FIRST_DISPATCH_MS)
-            enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS)
+            _dispatch(update, task.task_id, now_ms + FIRST_DISPATCH_MS)
         return update
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
@@ -212,8 +216,7 @@ class DynamoDBJobStore:
         update = live_update(now_ms, new_token())
         renew_claim(update, claim, release=True)
         _reset_attempts(update, job_of(task))
-        _dispatch(update, now_ms + FIRST_DISPATCH_MS)
-        enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS, stored_item(task))
+        _dispatch(update, task.task_id, now_ms + FIRST_DISPATCH_MS, stored_item(task))
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
 
     def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str, due_ms: int) -> TaskRecord:
@@ -231,8 +234,7 @@ class DynamoDBJobStore:
         _require_waiting(update)
         # An expired claim is not enough: its worker may still run, and hand the job over by the entry that it has read.
         update.require(f"{update.path(RUN, 'until')}={update.number(0)}")
-        _dispatch(update, now_ms + FIRST_DISPATCH_MS)
-        enter_outbox(update, task_id, now_ms + FIRST_DISPATCH_MS)
+        _dispatch(update, task_id, now_ms + FIRST_DISPATCH_MS)
         with suppress(Conflict, TaskFinished, TaskNotFound):
             return self._tasks.record(owner, self._tasks.update(owner, task_id, update))
         return None
@@ -468,10 +470,12 @@ def _wait_until(update: Update, task_id: str, due_ms: int) -> None:
     enter_outbox(update, task_id, due_ms)
 
 
-def _dispatch(update: Update, due_ms: int) -> None:
+def _dispatch(update: Update, task_id: str, due_ms: int, item: Item | None = None) -> None:
+    """Note one more dispatch. If it is lost, a sweep repeats it from a time on: see `enter_outbox`."""
     dispatches = update.name("dispatches")
     update.set(dispatches, f"{dispatches}+{update.number(1)}")
     update.set(update.name("due"), update.number(due_ms))
+    enter_outbox(update, task_id, due_ms, item)
 
 
 def _reset_attempts(update: Update, job: Job) -> None:

@@ -27,7 +27,6 @@ from mcp_baton.exceptions import (
     ValueLost,
 )
 from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim, Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
@@ -267,5 +266,4 @@ class JobAttempt:
 
     def _internal_error(self) -> ProtocolError:
         self._execution.services.telemetry.add(INTERNAL_ERRORS)
-        data: Json = {"correlationId": self._execution.exchange.request_id}
-        return ProtocolError(INTERNAL_ERROR, "Internal error", data)
+        return self._execution.internal_error("Internal error")

@@ -5,10 +5,9 @@ import logging
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, Envelope, Era, classify
 from mcp_baton.protocol.http import APPROVAL_LINKS_PATH, CALLBACKS_PATH, HttpRequest, HttpResponse
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.protocol.jsonrpc import (
     HTTP_STATUS,
-    INTERNAL_ERROR,
     Malformed,
     Message,
     Notification,
@@ -160,8 +159,7 @@ class Endpoint:
         except Exception:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._services.telemetry.add(INTERNAL_ERRORS)
-            data: Json = {"correlationId": exchange.request_id}
-            return exchange.error(200, error_message(message.id, ProtocolError(INTERNAL_ERROR, "Internal error", data)))
+            return exchange.error(200, error_message(message.id, request.internal_error("Internal error")))
         if request.notifications:
             self._services.later(request.notify)
         final_result = complete_result(request, result) if envelope.era is Era.STATELESS else result

@@ -58,6 +58,9 @@ class JobStore(Protocol):
     def give_up(self, task: TaskRecord, error: JsonObject) -> TaskRecord | None:
         """Make a task `failed` that has no attempts left and no live claim. `None` if another writer has changed it."""
 
+    def withdraw(self, task: TaskRecord, message: str) -> TaskRecord:
+        """Make a new task `cancelled`, with this status message. Raises `Conflict` if a worker has ever claimed it."""
+
     def fail(self, task: TaskRecord, claim: Claim, error: JsonObject) -> TaskRecord:
         """Make a task `failed` that this worker has claimed. Raises `ClaimLost`."""
 

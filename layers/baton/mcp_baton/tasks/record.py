@@ -1,8 +1,9 @@
 """A task as it is stored: status, times, variables, progress of its steps, claim and job (docs/storage.md)."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
+from time import gmtime, strftime
 from typing import Final, NotRequired, TypedDict, cast
 
 from msgspec import Struct, field
@@ -307,7 +308,8 @@ class TaskPage(Struct, frozen=True):
 
 def timestamp(epoch_ms: int) -> str:
     """Epoch milliseconds as ISO-8601 in UTC with milliseconds: `2026-11-21T09:30:00.000Z`."""
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, milliseconds = divmod(epoch_ms, 1000)
+    return f"{strftime('%Y-%m-%dT%H:%M:%S', gmtime(seconds))}.{milliseconds:03d}Z"
 
 
 def waiting_jobs(variables: Mapping[str, Json]) -> tuple[str, ...]:

@@ -186,18 +186,9 @@ class TaskStore(Protocol):
             StoreError: the batch does not fit, even if its values are replaced.
         """
 
-    def cancel(
-        self,
-        owner: str,
-        task_id: str,
-        claim: Claim | None = None,
-        *,
-        unclaimed: bool = False,
-        message: str | None = None,
-    ) -> TaskRecord:
-        """Make a live task `cancelled`, perhaps with a status message: one `UpdateItem`. With `claim`, only if the task
-        still has this claim; with `unclaimed`, only if no run or worker has ever claimed it. Raises `Conflict`
-        otherwise."""
+    def cancel(self, owner: str, task_id: str, claim: Claim | None = None) -> TaskRecord:
+        """Make a live task `cancelled`: one `UpdateItem`. With `claim`, only if the task still has this claim. Raises
+        `Conflict` otherwise."""
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         """Make a live task `completed`: one `UpdateItem`. A large result takes a `GetItem` and the requests for its

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct, field, structs
 
-from mcp_baton.exceptions import TaskNotFound, ToolError
+from mcp_baton.exceptions import ProtocolError, TaskNotFound, ToolError
 from mcp_baton.protocol.envelope import Envelope, Era
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.tasks.record import TaskPage, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.variables import TaskVariables
@@ -104,6 +105,10 @@ class Execution(Struct, frozen=True, kw_only=True):
         """Return the id of an exception in the log; `None` if clients may see its text."""
         is_masked = self.server.options.mask_errors and not isinstance(error, ToolError)
         return self.exchange.request_id if is_masked else None
+
+    def internal_error(self, message: str) -> ProtocolError:
+        """Return an error whose cause is only in the log, with the id to find it there."""
+        return ProtocolError(INTERNAL_ERROR, message, {"correlationId": self.exchange.request_id})
 
     def guard(
         self, tool: str, approval: Approval, prepared: Prepared, call: ToolCall, variables: TaskVariables | None

@@ -36,8 +36,7 @@ def stored_text(request: Request, uri: str) -> tuple[str, JsonObject] | None:
         return None
     except StoreUnavailable as error:
         logger.exception("request %s: %s cannot be read", request.exchange.request_id, uri)
-        message = "The task store is not available. Send the same request again."
-        raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": request.exchange.request_id}) from error
+        raise request.internal_error("The task store is not available. Send the same request again.") from error
     except StoreError as error:
         raise ProtocolError(INTERNAL_ERROR, f"Reading {uri} failed: {error}") from error
 

@@ -186,8 +186,7 @@ def from_store[T](request: Request, action: Callable[[TaskStore, str], T]) -> T:
         logger.exception("request %s: the task store failed", request.exchange.request_id)
         is_down = isinstance(error, StoreUnavailable)
         problem = "is not available. Send the same request again." if is_down else "could not do this."
-        data = {"correlationId": request.exchange.request_id}
-        raise ProtocolError(INTERNAL_ERROR, f"The task store {problem}", data) from error
+        raise request.internal_error(f"The task store {problem}") from error
 
 
 RESULT_READ_S: Final = 1.0

@@ -26,7 +26,6 @@ from mcp_baton.tasks.dynamodb.expressions import (
     guarded_update,
     renew_claim,
     require_claim,
-    set_message,
 )
 from mcp_baton.tasks.dynamodb.items import (
     KEPT_UNTIL,
@@ -190,22 +189,10 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             _log_not_stored(written_task, name)
         return replace(written_task, oversized=write.oversized) if write.oversized else written_task
 
-    def cancel(
-        self,
-        owner: str,
-        task_id: str,
-        claim: Claim | None = None,
-        *,
-        unclaimed: bool = False,
-        message: str | None = None,
-    ) -> TaskRecord:
+    def cancel(self, owner: str, task_id: str, claim: Claim | None = None) -> TaskRecord:
         update = finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED)
-        if message is not None:
-            set_message(update, message)
         if claim is not None:
             require_claim(update, claim)
-        if unclaimed:
-            update.require(f"{update.path(RUN, 'number')}={update.number(0)}")
         return self._finish(owner, task_id, update)
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:

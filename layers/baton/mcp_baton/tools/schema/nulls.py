@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tools.schema.sent_values import Path, all_options, member
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
-
-type Path = tuple[str | int, ...]
 
 MAX_PYDANTIC_ERRORS = 1_000
 """If pydantic reports more errors, they are only counted. Each takes a kilobyte, and a large body can have a
@@ -69,28 +68,14 @@ def _path(value: Json, location: tuple[str | int, ...]) -> tuple[str | int, ...]
 
 def _is_optional(schema: JsonObject, path: tuple[str | int, ...]) -> bool:
     """Whether a path leads to a field that may be left out. A key of a map is not a field."""
-    nodes = _alternatives(schema, schema)
+    definitions: Any = schema.get("$defs", {})
+    nodes = all_options([schema], definitions)
     for part in path[:-1]:
-        parts = [_part_of(node, part) for node in nodes]
-        nodes = [option for child in parts if isinstance(child, Mapping) for option in _alternatives(child, schema)]
+        inner = [found for node in nodes if isinstance(found := member(node, part), Mapping)]
+        nodes = all_options(inner, definitions)
     name = path[-1]
-    return any(name in node.get("properties", {}) and name not in node.get("required", ()) for node in nodes)
-
-
-def _part_of(node: Mapping[str, Any], part: str | int) -> Any:
-    if isinstance(part, str):
-        return node.get("properties", {}).get(part, node.get("additionalProperties"))
-    prefix = node.get("prefixItems", ())
-    return prefix[part] if part < len(prefix) else node.get("items")
-
-
-def _alternatives(node: Mapping[str, Any], root: JsonObject) -> list[Mapping[str, Any]]:
-    """Return the schemas that a value may have, without references."""
-    if "$ref" in node:
-        definitions: Any = root.get("$defs", {})
-        return _alternatives(definitions[node["$ref"].removeprefix("#/$defs/")], root)
-    options = [option for name in ("anyOf", "oneOf", "allOf") for option in node.get(name, ())]
-    return [node, *(found for option in options for found in _alternatives(option, root))]
+    properties: list[tuple[Any, Any]] = [(node.get("properties", {}), node.get("required", ())) for node in nodes]
+    return any(name in known and name not in required for known, required in properties)
 
 
 def _without(value: Any, paths: set[Path]) -> Any:

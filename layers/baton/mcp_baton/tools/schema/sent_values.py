@@ -34,10 +34,10 @@ def described_parts(value: Json, schema: JsonObject) -> Iterator[tuple[Path, Jso
     open_parts: list[tuple[Path, Json, list[JsonObject]]] = [((), value, [schema])]
     while open_parts:
         path, part, schemas = open_parts.pop()
-        options = _options(schemas, definitions)
+        options = all_options(schemas, definitions)
         yield path, part, options
         for key, child in _children(part):
-            inner = [found for option in options if isinstance(found := _member(option, key), Mapping)]
+            inner = [found for option in options if isinstance(found := member(option, key), Mapping)]
             if inner:
                 open_parts.append(((*path, key), child, inner))
 
@@ -49,7 +49,7 @@ def _children(value: Json) -> Iterator[tuple[str | int, Json]]:
         yield from enumerate(value)
 
 
-def _options(schemas: list[JsonObject], definitions: JsonObject) -> list[JsonObject]:
+def all_options(schemas: list[JsonObject], definitions: JsonObject) -> list[JsonObject]:
     """Return schemas with all their alternatives, and with the schemas that they refer to."""
     options, names = list(schemas), set[str]()
     for option in options:  # grows meanwhile
@@ -63,7 +63,7 @@ def _options(schemas: list[JsonObject], definitions: JsonObject) -> list[JsonObj
     return options
 
 
-def _member(schema: JsonObject, key: str | int) -> Json:
+def member(schema: JsonObject, key: str | int) -> Json:
     if isinstance(key, int):
         first_items = cast("list[Json]", schema.get("prefixItems", []))
         return first_items[key] if key < len(first_items) else schema.get("items")
