@@ -233,7 +233,7 @@ CHECKED_BEFORE = {
     "present/view.py": 2,  # tasks to which the caller's task refers
     "server/methods/task_actions.py": 2,  # check_own, or own_task, precedes
     "server/methods/tasks.py": 3,  # check_own precedes
-    "background/creating.py": 3,  # the request has created the task
+    "background/creating.py": 2,  # the request has created the task
     "background/task_questions.py": 1,  # the task was read before
     "background/waiting.py": 1,  # the worker's own task
     "background/sweep.py": 1,  # an operator's event

@@ -136,8 +136,8 @@ def _checked(expression: str) -> str:
 
 
 def base36(number: int) -> str:
-    head, digit = divmod(number, len(BASE36_DIGITS))
-    return (base36(head) if head else "") + BASE36_DIGITS[digit]
+    digit = BASE36_DIGITS[number % 36]
+    return digit if number < 36 else base36(number // 36) + digit
 
 
 def live_update(now_ms: int, token: str | None) -> Update:

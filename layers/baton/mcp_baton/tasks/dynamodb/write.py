@@ -46,7 +46,7 @@ from mcp_baton.tasks.dynamodb.items import (
     value_at,
 )
 from mcp_baton.tasks.dynamodb.lists import ListRecord, record_in
-from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, is_large, is_value, item_size, size
+from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, is_large, is_value, is_within, item_size, size
 from mcp_baton.tasks.keys import made_once
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
@@ -261,7 +261,10 @@ class Write:
         new = self.new_values
         if any(record.is_full for record in self.lists.values()):
             return False
-        if any(is_large(value) and is_value(value) for value in new.values()) or self.excess() > 0:
+        if any(is_large(value) and is_value(value) for value in new.values()):
+            return False
+        head = self.head()
+        if not is_within(head, self._room(head)):
             return False
         return self.result is not None or inline_bytes({**self.stored_values, **new}) <= MAX_INLINE_BYTES
 
@@ -292,10 +295,13 @@ class Write:
     def excess(self, bound: int | None = None) -> int:
         """By how many bytes the head after the write exceeds its bound, or another one."""
         head = self.head()
+        return item_size(head) - self._room(head, bound)
+
+    def _room(self, head: Item, bound: int | None = None) -> int:
+        """The bytes that the head may have without the bookkeeping."""
         if bound is None:
             bound = head_bytes(head, self._limits.head_bytes) - RESULT_ROOM_BYTES
-        statuses = len(self._steps) * STATUS_BYTES + len(self._timings) * ELEMENT_BYTES
-        return item_size(head) + statuses + BOOKKEEPING_BYTES - bound
+        return bound - len(self._steps) * STATUS_BYTES - len(self._timings) * ELEMENT_BYTES - BOOKKEEPING_BYTES
 
     @property
     def new_values(self) -> dict[Path, Attribute]:
@@ -469,9 +475,7 @@ def fits_new(item: Item, limits: Limits) -> bool:
     bound = head_bytes(item, limits.head_bytes) - RESULT_ROOM_BYTES
     values = values_in(item)
     return (
-        not any(map(is_large, values.values()))
-        and item_size(item) <= bound
-        and inline_bytes(values) <= MAX_INLINE_BYTES
+        not any(map(is_large, values.values())) and is_within(item, bound) and inline_bytes(values) <= MAX_INLINE_BYTES
     )
 
 
