@@ -81,6 +81,7 @@ class Mutant:
 
     Attributes:
         is_rare: Whether finding the mutant takes hundreds of seeds.
+        seed: One that notices the mutant. It is tried first.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Mutant:
     patch: Patch | None = None
     is_rare: bool = False
     kind: type[World] = World
+    seed: int = 0
 
 
 def of(kind: type[World], *mutants: Mutant) -> Iterator[Mutant]:
@@ -100,7 +102,7 @@ def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | Non
     with simulating(), pytest.MonkeyPatch.context() as patch:
         if mutant.patch:
             mutant.patch(patch)
-        for seed in seeds:
+        for seed in (mutant.seed, *seeds):
             outcome = simulate(seed, mutant.kind, rewrite=mutant.rewrite)
             if outcome.broken:
                 return outcome
@@ -310,9 +312,9 @@ def _always_take_over(
     return _answer_repeated(request, tool, arguments, repeated, **options)
 
 
-def patched(name: str, target: object, *, is_rare: bool = False, **values: object) -> Mutant:
+def patched(name: str, target: object, *, is_rare: bool = False, seed: int = 0, **values: object) -> Mutant:
     """Return a mutant in which these members of a module or class are replaced."""
-    return Mutant(name, patch=replaced(target, **values), is_rare=is_rare)
+    return Mutant(name, patch=replaced(target, **values), is_rare=is_rare, seed=seed)
 
 
 MOVED = r"variables\.(?!_workflow\.(progress|pause_reason))"
@@ -339,19 +341,19 @@ NAMES_JOB = r"SET variables\._workflow\.job="
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 
 MUTANTS = (
-    Mutant("repeated writes are applied again", without_condition(r"NOT contains\(w")),
+    Mutant("repeated writes are applied again", without_condition(r"NOT contains\(w"), seed=506),
     Mutant("writes store no token", without_action("ADD w")),
     Mutant("each write drops the tokens of the last minute", patch=OLD_SET, is_rare=True),
     patched("a write that landed is not recognised by its token", table, has_token=lambda _item, _token: False),
     Mutant("an ended task can be written to", without_condition("status IN")),
     Mutant("an expired task can be written to", without_condition("expires_at>"), is_rare=True),
-    Mutant("a new task replaces another", without_condition(r"attribute_not_exists\(pk", "PutItem")),
+    Mutant("a new task replaces another", without_condition(r"attribute_not_exists\(pk", "PutItem"), seed=73),
     Mutant("a step is written without a check of its status", without_condition(STEP)),
     Mutant("progress is replaced without a check", without_condition(r"variables\._workflow\.progress="), is_rare=True),
-    Mutant("a run writes without its claim", without_condition(r"run\.id=")),
+    Mutant("a run writes without its claim", without_condition(r"run\.id="), seed=22),
     Mutant("a live claim can be taken", without_condition(r"\(run\.until<")),
     Mutant("claims are not counted", without_action(r"SET run\.number=")),
-    Mutant("a run does not release its claim", without_action(r"SET run\.until=")),
+    Mutant("a run does not release its claim", without_action(r"SET run\.until="), seed=35),
     Mutant("a poll shows another status", patch=POLL),
     patched("a poll shows no variables", tasks, task_view=_without_variables),
     Mutant("a result that a client supplied is not marked", patch=NO_MARK),
@@ -362,29 +364,35 @@ MUTANTS = (
     Mutant("values never expire, because their expiry is in milliseconds", _expiry(lambda seconds: seconds * 1000)),
     Mutant("values expire before their task", _expiry(lambda seconds: seconds - 2 * 86_400)),
     Mutant("a value that was changed is moved", without_condition(MOVED, context="kept_until"), is_rare=True),
-    Mutant("reads of tasks are stale", _stale_reads),
+    Mutant("reads of tasks are stale", _stale_reads, seed=22),
     Mutant("owners see each other's tasks", _one_owner),
     patched("a list does not show the state of tasks", mcp_task, listed_meta=lambda _view: {}),
     patched("an owner may have any number of tasks", LiveTasks, enter=lambda *_: None, is_rare=True),
-    patched("ended tasks count against the limit", LiveTasks, leave=lambda *_: None),
-    Mutant("tasks that were never counted are subtracted", _unconditional_counts),
-    patched("a stream does not show that its task has ended", subscriptions, _notified_state=lambda _task: "as it was"),
+    patched("ended tasks count against the limit", LiveTasks, leave=lambda *_: None, seed=50),
+    Mutant("tasks that were never counted are subtracted", _unconditional_counts, seed=40),
+    patched(
+        "a stream does not show that its task has ended",
+        subscriptions,
+        _notified_state=lambda _task: "as it was",
+        seed=101,
+    ),
     Mutant("a run begins calls without checking its claim", patch=NO_CHECK, is_rare=True),
-    patched("a run without its task forgets the task's keys", RunWriter, _not_written=_forgets_task),
+    patched("a run without its task forgets the task's keys", RunWriter, _not_written=_forgets_task, seed=807),
     patched(
         "a run stops for an older claim than its own",
         TaskStanding,
         claim=property(lambda _self: Claim("another", 0, 1_000)),
+        seed=27,
     ),
-    patched("throttled requests are not retried", RetryPolicy, pause_s=_throttled_once),
+    patched("throttled requests are not retried", RetryPolicy, pause_s=_throttled_once, seed=106),
     *of(
         JobWorld,
         Mutant("a poll of a job shows another status", patch=POLL),
         Mutant("a job's result that a client supplied is not marked", patch=NO_MARK),
         Mutant("streams show stale reads", _stale_reads),
-        Mutant("a claimed job can be claimed", without_condition(r"\(run\.until<")),
-        Mutant("a job that waits for its client can be claimed", without_condition("status=")),
-        Mutant("a job has unlimited attempts", without_condition(r"run\.number<allowed")),
+        Mutant("a claimed job can be claimed", without_condition(r"\(run\.until<"), seed=41),
+        Mutant("a job that waits for its client can be claimed", without_condition("status="), seed=31),
+        Mutant("a job has unlimited attempts", without_condition(r"run\.number<allowed"), seed=26),
         Mutant("attempts are not counted", without_action(r"SET run\.number=")),
         Mutant("a job is dispatched again before it is due", without_condition("due<"), is_rare=True),
         Mutant("a dispatched job stays due", without_action("SET due=")),
@@ -393,14 +401,14 @@ MUTANTS = (
         Mutant("a worker writes without its claim", without_condition(r"run\.id=")),
         Mutant("a worker writes after it released its claim", without_condition(r"run\.until>"), is_rare=True),
         Mutant("an ended job can be written to", without_condition("status IN")),
-        Mutant("answers are decided on an old version", without_condition("version=")),
+        Mutant("answers are decided on an old version", without_condition("version="), seed=69),
         Mutant("an answer allows no new attempts", without_action("SET allowed=")),
         Mutant("repeated writes of jobs are applied again", without_condition(r"NOT contains\(w"), is_rare=True),
         Mutant("an answered job is not in the outbox", without_action("SET listed_in=")),
         Mutant("an ended job stays in the outbox", without_action("REMOVE listed_in")),
         Mutant("sweeps find a job too late", patch=LATE_ENTRIES),
-        patched("sweeps do nothing", sweep, redispatch_if_due=lambda *args: args[-1]),
-        patched("sweeps read only one shard", jobs, OUTBOX_SHARDS=1),
+        patched("sweeps do nothing", sweep, redispatch_if_due=lambda *args: args[-1], seed=44),
+        patched("sweeps read only one shard", jobs, OUTBOX_SHARDS=1, seed=44),
         patched("sweeps ignore differences between clocks", jobs, CLOCK_DIFFERENCE_MS=0, is_rare=True),
     ),
     *of(
@@ -411,7 +419,7 @@ MUTANTS = (
     *of(
         BackgroundWorld,
         Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until=")),
-        patched("a worker runs completed steps again", running, statuses_under=_no_statuses),
+        patched("a worker runs completed steps again", running, statuses_under=_no_statuses, seed=25),
     ),
     *of(
         QuestionWorld,
@@ -419,18 +427,21 @@ MUTANTS = (
             "an answer is replaced after it was used",
             runs,
             _new_answers=lambda _workflow, _task, answers: dict(answers),
+            seed=207,
         ),
         patched("answers are accepted and not stored", WorkflowRun, _take_answers=lambda _self: None),
         patched("an equal answer is refused", runs, _new_answers=_refuse_repeats),
-        Mutant("a run with answers writes without its claim", without_condition(r"run\.id=")),
+        Mutant("a run with answers writes without its claim", without_condition(r"run\.id="), seed=28),
     ),
     *of(
         ApprovalWorld,
         Mutant("an approval is used without a check of its state", without_condition("state=", context=USE)),
         Mutant("an approval is used after its expiry", without_condition("until>", context=USE), is_rare=True),
-        Mutant("an approval is used by any attempt", without_condition(r"attribute_not_exists\(used", context=USE)),
-        Mutant("an approval is used again after each death", without_action("SET repeated=")),
-        Mutant("uses of an approval are not counted", without_action("ADD uses")),
+        Mutant(
+            "an approval is used by any attempt", without_condition(r"attribute_not_exists\(used", context=USE), seed=94
+        ),
+        Mutant("an approval is used again after each death", without_action("SET repeated="), seed=94),
+        Mutant("uses of an approval are not counted", without_action("ADD uses"), seed=65),
         Mutant("an approval is used again after any failure", _free_at_once),
         Mutant("an approval is decided without a check of its state", without_condition("state=", context=DECIDE)),
         Mutant(
@@ -438,8 +449,8 @@ MUTANTS = (
             without_condition("state=", context=WITHDRAW),
             is_rare=True,
         ),
-        patched("any attempt may use an approval", _Gate, _may_use_again=lambda *_: UseAgain.AFTER_DEATH),
-        patched("a failed call may be made any number of times", _Gate, _most_uses=99),
+        patched("any attempt may use an approval", _Gate, _may_use_again=lambda *_: UseAgain.AFTER_DEATH, seed=46),
+        patched("a failed call may be made any number of times", _Gate, _most_uses=99, seed=141),
         patched("a use is not recorded", gate, _note=lambda *_: None, is_rare=True),
     ),
     *of(
@@ -478,7 +489,7 @@ MUTANTS = (
         Mutant("any call replaces a start", without_condition(r"\(attribute_not_exists\(task")),
         patched("a start without a task does not wait", DynamoDBStartStore, begin=_ended_start),
         patched("a task that is created too late runs", run_task, begin_lease=_begin_any_lease, is_rare=True),
-        patched("a task has another id than its start", run_task, new_task=_other_id),
+        patched("a task has another id than its start", run_task, new_task=_other_id, seed=110),
         patched("slow calls are not repeated", repetitions, SLOW_REPLY_MS=10**9),
         patched("fast calls are repeated", repetitions, SLOW_REPLY_MS=0),
         patched("a named task is repeated", repetitions, _is_clients=lambda _task: False),
