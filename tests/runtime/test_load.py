@@ -4,11 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = ["chatty", "guarded", "waiting"]
 WITHIN_S = 600
 
 
+@pytest.mark.nightly
 def test_clients_of_several_environments_end_their_workflows_without_an_error() -> None:
     size = ["--clients", "4", "--seconds", "1", "--processes", "2"]
     command = [sys.executable, "-m", "benchmarks.load", "--servers", "Baton", *size, "--workflows", *WORKFLOWS]
