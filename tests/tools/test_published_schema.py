@@ -143,7 +143,7 @@ def test_an_optional_member_accepts_null_in_each_form_that_a_framework_reads() -
 
 def test_an_optional_parameter_has_at_most_one_type_and_only_texts_are_published_without_it() -> None:
     def do(
-        weeks: Annotated[int, "How long"] = 2,
+        weeks: Annotated[int, Field(ge=1, description="How long")] = 2,
         name: str = "x",
         speed: Literal["slow", "fast"] = "slow",
         limit: float | None = None,
@@ -153,10 +153,11 @@ def test_an_optional_parameter_has_at_most_one_type_and_only_texts_are_published
     ) -> None: ...
 
     properties = schema_of(do)["properties"]
+    assert list(properties) == ["weeks", "name", "speed", "limit", "tags", "lines", "anything"]
     lines = properties.pop("lines")
     null = {"type": "null"}
     assert properties == {
-        "weeks": {"type": "integer", "description": "How long", "default": 2, "nullable": True},
+        "weeks": {"type": "integer", "minimum": 1, "description": "How long", "default": 2, "nullable": True},
         "name": {"anyOf": [{"type": "string"}, null], "default": "x", "nullable": True},
         "speed": {"anyOf": [{"type": "string", "enum": ["slow", "fast"]}, null], "default": "slow", "nullable": True},
         "limit": {"anyOf": [{"type": "number"}, null], "default": None, "nullable": True},

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
+from typing import Annotated, Any, NotRequired, Optional, TypedDict
 from uuid import UUID
 
 import pytest
@@ -55,7 +55,6 @@ class Colour(enum.Enum):
 
 
 LINE = {"sku": "x", "total": 0.0}
-NO_TAGS: Any = Field(default_factory=list, max_length=3)
 
 
 def tool(function: Callable[..., object]) -> Tool:
@@ -66,46 +65,6 @@ def mismatch_of(function: Callable[..., object], arguments: dict[str, Any]) -> M
     with pytest.raises(InvalidArguments) as error_info:
         tool(function).input.bind(arguments)
     return error_info.value.mismatch
-
-
-def test_the_input_schema_follows_the_signature() -> None:
-    def do(
-        zeta: str,
-        alpha: int,
-        line: Line,
-        kind: Literal["a", "b"] = "a",
-        amount: Annotated[float, Field(ge=0, description="In EUR")] = 1.5,
-        tags: list[str] = NO_TAGS,
-        note: str | None = None,
-        anything: Any = None,
-    ) -> None: ...
-
-    schema = tool(do).input.json_schema
-
-    assert list(schema["properties"]) == ["zeta", "alpha", "line", "kind", "amount", "tags", "note", "anything"]
-    assert schema == {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["zeta", "alpha", "line"],
-        "properties": {
-            "zeta": {"type": "string"},
-            "alpha": {"type": "integer"},
-            "line": {"$ref": "#/$defs/Line"},
-            "kind": {"type": "string", "enum": ["a", "b"], "default": "a"},
-            "amount": {"type": "number", "minimum": 0, "description": "In EUR", "default": 1.5},
-            "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
-            "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
-            "anything": {"default": None},
-        },
-        "$defs": {
-            "Line": {
-                "type": "object",
-                "description": "One line of an order.",
-                "properties": {"sku": {"type": "string"}, "total": {"type": "number", "default": 0.0}},
-                "required": ["sku"],
-            }
-        },
-    }
 
 
 def awkward(
