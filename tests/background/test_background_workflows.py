@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from msgspec import structs
 
-from mcp_baton import Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
+from mcp_baton import ListStep, Server, ToolError, ToolStep, Workflow, constant, item, prompt_arg, step_output
 from mcp_baton.background import workflow_worker
 from mcp_baton.background.items import DynamoDBJobStore
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable
@@ -308,6 +308,34 @@ def test_a_changed_completed_step_is_reported_at_once(order: Order) -> None:
     assert "The workflow has changed since this task was started" in text_of(
         client.call_tool("order", {"task_id": task_id})
     )
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize(("broken", "outcomes"), [(None, ["handed over", "completed"]), (0, ["completed"])])
+def test_a_list_continues_in_the_next_invocation_unless_it_would_repeat_a_failed_call(
+    make_cloud: Callable[..., Cloud], parallel: int, broken: int | None, outcomes: list[str]
+) -> None:
+    server, numbers = Server("shop"), list[int]()
+    cloud = make_cloud(Server("none"))
+
+    @server.tool
+    def pack(number: int) -> int:
+        numbers.append(number)
+        cloud.time.pass_s(0.4)
+        if number == broken:
+            raise ToolError("no box")
+        return number
+
+    each, arguments = constant([0, 1, 2, 3, 4, 5]), {"number": item()}
+    steps = [ListStep("pack", tool="pack", each=each, arguments=arguments, parallel=parallel)]
+    server.add_workflow(Workflow(name="order", description="pack", steps=steps, background=True))
+    cloud.deploy(server)
+    client, call_id, task_id = start(cloud, workflow="order")
+    assert sorted(set(cloud.work())) == sorted(set(outcomes))
+    assert len(numbers) == len(set(numbers))
+    assert (state(client, task_id)["status"] == "completed") is (broken is None)
+    reason = result_of(client, call_id)["structuredContent"].get("pause_reason", {"type": None})
+    assert reason["type"] == (None if broken is None else "deadlineExceeded")
 
 
 # Pauses

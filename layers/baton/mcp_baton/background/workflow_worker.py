@@ -241,11 +241,13 @@ class WorkflowJob:
         return self._monitor.gone or (claim is not None and claim.number >= self._job.allowed)
 
     def _may_hand_over(self, run: EndedRun) -> bool:
-        """Whether a step did not start only because the time was over, after the run completed at least one step. The
-        others wait for a person, a callback or a time: a step that needs the model ends the job."""
+        """Whether a call did not start only because the time was over, after the run completed at least one step or
+        one call of a list. The others wait for a person, a callback or a time: a step that needs the model ends the
+        job. So does a list with a failed call, which the next run would make again."""
         completed_steps = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
         remedies = {pause.remedy for pause in run.pauses}
-        if Remedy.SERVER not in remedies or remedies - CONTINUE_BY_THEMSELVES or not completed_steps:
+        has_progress = bool(completed_steps or run.list_calls)
+        if Remedy.SERVER not in remedies or remedies - CONTINUE_BY_THEMSELVES or not has_progress:
             return False
         if not run.stored:
             raise StoreUnavailable("the run could not be written; it is to be run again")

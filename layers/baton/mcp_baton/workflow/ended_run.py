@@ -46,6 +46,7 @@ class EndedRun(Struct, frozen=True):
         task: The stored task; `None` for a run without a task.
         over: Why the run could not end its task: the task was over, or had another run.
         retries_ms: Until when the next attempts of elements wait, epoch milliseconds.
+        list_calls: How many calls of lists without a failed call have succeeded.
         last_write: What is known of the run's last write.
         blocked: The stopped steps that could not run.
         repeated: The steps of this run that an interrupted earlier run may have run, too.
@@ -66,6 +67,7 @@ class EndedRun(Struct, frozen=True):
     unrecorded: tuple[Repeat, ...] = ()
     ignored: tuple[str, ...] = ()
     retries_ms: tuple[int, ...] = ()
+    list_calls: int = 0
 
     @property
     def persisted(self) -> Persisted:

@@ -500,6 +500,7 @@ class WorkflowRun(State):
             last_write=self.last_write,
             blocked=tuple(this for this in stopped if this.outcome is None),
             retries_ms=tuple(until_ms for of_list in self.lists.values() for until_ms in of_list.waits_ms),
+            list_calls=sum(of_list.calls for of_list in self.lists.values() if not of_list.failed),
         )
 
     def _with_repeats(self, ended_run: EndedRun) -> EndedRun:
