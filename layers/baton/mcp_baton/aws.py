@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -35,6 +35,7 @@ from mcp_baton.tasks.store import StoreAtFirstUse, TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import CALLBACK_EVENT, JOB_EVENT, SWEEP_EVENT, LambdaAdapter
 from mcp_baton.transport.exchange import Application, Exchange, do_later
+from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.services import Services
 
 if TYPE_CHECKING:
@@ -140,15 +141,7 @@ def compose(
         dispatcher = LambdaDispatcher(settings.worker, lambda_client, telemetry=telemetry)
     services = services_of(server, settings, store, dispatcher, telemetry, clock, sleep)
     endpoint = Endpoint(services, call_method=call_method)
-    first_warnings = list(warnings)
-    if settings.allow_anonymous and settings.observed and not settings.sam_local:
-        first_warnings.append(ANONYMOUS_ALLOWED)
-        if not settings.approval_links and server.full_view.tools_with_approval:
-            first_warnings.append(NO_APPROVER)
-    if (settings.approvers or settings.local_only) and not settings.approval_links:
-        first_warnings += approver_warnings(settings.approvers, server.full_view.approval_groups)
-    if store is None:
-        first_warnings.append(NO_TABLE)
+    first_warnings = [*warnings, *_warnings_about(settings, server.full_view), *([NO_TABLE] if store is None else [])]
     adapter = LambdaAdapter(
         _with_warnings(endpoint, first_warnings) if first_warnings else endpoint,
         allow_anonymous=settings.allow_anonymous,
@@ -157,6 +150,15 @@ def compose(
         start=endpoint.start,
     )
     return adapter if collector is None else _observe(adapter, collector, settings)
+
+
+def _warnings_about(settings: Settings, view: ServerView) -> Iterator[str]:
+    if settings.allow_anonymous and settings.observed and not settings.sam_local:
+        yield ANONYMOUS_ALLOWED
+        if not settings.approval_links and view.tools_with_approval:
+            yield NO_APPROVER
+    if (settings.approvers or settings.local_only) and not settings.approval_links:
+        yield from approver_warnings(settings.approvers, view.approval_groups)
 
 
 def services_of(

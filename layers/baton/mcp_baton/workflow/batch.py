@@ -179,7 +179,7 @@ def _writes(
     for trace in traces:
         name, old_status, status = trace.step.name, statuses.get(trace.step.name), status_of(trace.outcome)
         is_result_kept = old_status is StepStatus.COMPLETED and not isinstance(trace.outcome, Succeeded)
-        is_dropped = trace.outcome == Skipped(Skip.CONDITION) and is_early(task.variables, name)
+        is_dropped = is_early(task.variables, name) and trace.outcome == Skipped(Skip.CONDITION)
         if old_status is None or (is_result_kept and not is_dropped):
             continue
         if old_status is StepStatus.COMPLETED and any(
