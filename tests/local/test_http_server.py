@@ -10,6 +10,7 @@ from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 
 import pytest
 
+from mcp_baton.exceptions import BatonError
 from mcp_baton.local.http_server import HttpFunction, LocalServer
 from mcp_baton.local.worker_pool import LambdaHandler
 from mcp_baton.protocol.http import ClientGone, HttpRequest, HttpResponse
@@ -241,7 +242,7 @@ def test_the_servers_framing_headers_replace_those_of_the_answer(serve: Serve) -
         assert response.headers.get_all("Content-Length") == ["4"]
 
 
-def test_a_port_in_use_is_an_os_error(serve: Serve) -> None:
+def test_a_port_in_use_is_named_with_the_remedy(serve: Serve) -> None:
     port = serve(adapter(echo))
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(BatonError, match=f"port {port}.* in use: use --port {port + 1}"):
         LocalServer("127.0.0.1", port, HttpFunction(adapter(echo), 60))

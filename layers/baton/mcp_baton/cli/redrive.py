@@ -21,9 +21,8 @@ from mcp_baton.local.log import log_to_stderr
 from mcp_baton.protocol.json import MAX_LEVELS, loads
 
 MESSAGES_PER_BATCH: Final = 10
-"""The maximum number of messages in an answer of SQS."""
 LONG_POLL_S: Final = 2
-"""How long SQS waits for messages, seconds. With long polling, SQS queries all of its servers."""
+"""How long SQS waits for messages. With long polling, SQS queries all of its servers."""
 MESSAGE_HIDDEN_S: Final = 600
 """How long a received message is hidden from other consumers. A message that stays becomes visible at the end."""
 
@@ -70,12 +69,10 @@ class Redrive:
     """The errors of botocore, which is imported when the command runs."""
 
     def run(self) -> int:
-        """Send every event and delete its message. Return the exit code, 1 if an event could not be sent.
+        """Send every event and delete its message. Return the exit code, 1 if an event could not be sent. Raises
+        `BatonError` if the queue cannot be read.
 
         Sending an event twice is safe: only one worker at a time runs a task, and an event starts a workflow once.
-
-        Raises:
-            BatonError: the queue cannot be read.
         """
         action = "would be sent again" if self.dry_run else "sent again"
         sent_count, failed_count, remaining = 0, 0, list[dict[str, Any]]()

@@ -23,14 +23,8 @@ KEEP_DEFINITIONS = "Keep these definitions, or complete or cancel these tasks be
 
 @dataclass
 class Verdicts:
-    """The verdicts on the stored tasks.
-
-    Attributes:
-        outcomes: How many tasks have each outcome.
-        problems: The tasks that would be refused.
-        is_complete: Whether the table was read to its end.
-        units: The read units that DynamoDB has charged.
-    """
+    """How many stored tasks have each outcome, and those that would be refused (`problems`). `is_complete` is whether
+    the table was read to its end, `units` are the read units that DynamoDB has charged."""
 
     server: ServerView
     outcomes: dict[str, int] = field(default_factory=lambda: {WOULD_CONTINUE: 0, WOULD_BE_REFUSED: 0})
@@ -95,11 +89,8 @@ class Verdicts:
 def why_refused(server: ServerView, task: TaskRecord) -> str | None:
     """Return why this code would refuse to resume a live task; `None` if the task would continue.
 
-    The resume has no new arguments, except for secret ones: the client gives these again. A call in the background has
-    no workflow. It would be refused if its tool is gone.
-
-    Raises:
-        StoreUnavailable: arguments outside the task's item cannot be read now.
+    The resume has no new arguments, except for secret ones: the client gives these again. A call in the background is
+    refused if its tool is gone. Raises `StoreUnavailable` if arguments outside the task's item cannot be read now.
     """
     if task.job is not None:
         tool = task.job.work.tool

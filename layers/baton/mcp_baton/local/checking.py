@@ -29,11 +29,8 @@ MAX_PORTABLE_NAME_CHARS: Final = 45
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check.
-
-    `refused` is whether a handler would refuse the server; the other errors fail when a workflow runs. `server` is
-    missing if it could not be loaded. Then there may be more errors.
-    """
+    """`refused` is whether a handler would refuse the server; the other errors fail when a workflow runs. `server` is
+    missing if it could not be loaded. Then there may be more errors."""
 
     refused: bool
     errors: tuple[Mistake, ...]

@@ -1,8 +1,5 @@
-"""The local HTTP server: werkzeug reads the requests, and an application answers them until a signal stops the server.
-
-Each request has a thread of its own, and the connection is closed after the response. There are two applications:
-`HttpFunction` calls a Lambda handler as API Gateway does, and `dynamodb_app` is the embedded DynamoDB.
-"""
+"""The local HTTP server: werkzeug reads the requests, each in a thread, and an application answers them: `HttpFunction`
+calls a Lambda handler as API Gateway does, and `dynamodb_app` is the embedded DynamoDB."""
 
 import base64
 import errno

@@ -17,19 +17,15 @@ from mcp_baton.protocol.envelope import CAPABILITIES_KEY, CLIENT_INFO_KEY, TASK_
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.step_ids import bare_task_id
 from mcp_baton.testing.mcp_client import JsonRpcError, McpClient
-from mcp_baton.testing.results import Run
+from mcp_baton.testing.results import Run, omit
 from mcp_baton.tools.schema.prompt_arguments import SECRETS
 
 MAX_TASKS_SEARCHED: Final = 1_000
 """The number of newest tasks among which a prefix is looked up."""
-
-PROGRESS_META: Final = {"progressToken": "baton"}
-
 POLL_MS: Final = (100, 60_000)
-"""The minimum and the maximum of the time between two polls, whatever the server requests, milliseconds."""
-
+"""The minimum and the maximum of the time between two polls, whatever the server requests."""
 ANSWER_DELAY_S: Final = 1.0
-"""The time before a task is polled after its question was answered, seconds."""
+"""The time before a task is polled after its question was answered."""
 
 type Receive = Callable[[dict[str, Any]], bool]
 """Gets each message of an answer when it arrives. Returns whether it was the last one."""
@@ -40,17 +36,8 @@ type Send = Callable[[Mapping[str, Any], Mapping[str, str], Receive], int]
 
 
 class Remote(McpClient):
-    """A server, with the terminal that answers its questions and shows its progress.
-
-    Requests raise `JsonRpcError` if the server answers with an error, `Unreachable` if it does not answer, and `Denied`
-    if it rejects the caller.
-
-    Args:
-        send: Sends a message to it.
-        terminal: Answers its questions.
-        progress: Shows its notifications.
-        sleep: Waits for a number of seconds before a task is polled again.
-    """
+    """A server, with the terminal that answers its questions and shows its progress. Requests raise `JsonRpcError` if
+    the server answers with an error, `Unreachable` if it does not answer, and `Denied` if it rejects the caller."""
 
     era = "2026"
 
@@ -167,10 +154,7 @@ class Remote(McpClient):
         return structs.replace(stored_task, steps=view.steps, status=view.status, pauses=view.pauses)
 
     def run_with_secrets(self, name: str, arguments: dict[str, str], task_id: str | None = None) -> RunResult:
-        """Run a workflow, or resume a task of it, and ask the user for missing secret arguments.
-
-        Secrets that the user types are added to `arguments` for the command's next requests.
-        """
+        """Run a workflow, or resume a task of it, and ask the user for missing secret arguments."""
         while True:
             try:
                 return self.run(name, arguments, task_id)
@@ -186,13 +170,8 @@ class Remote(McpClient):
                     raise error from None
 
     def call(self, tool: str, arguments: Mapping[str, Any], task_id: str | None = None) -> dict[str, Any]:
-        """Call a tool and return the result. If the call becomes a task, wait until the task ends.
-
-        `task_id` is the task of the workflow to which the call belongs.
-
-        Raises:
-            CommandFailure: the call's task failed or was cancelled.
-        """
+        """Call a tool and return the result. If the call becomes a task, wait until it ends. `task_id` is the task of
+        the workflow to which the call belongs. Raises `CommandFailure` if its own task failed or was cancelled."""
         result = self.result("tools/call", {"name": tool, "arguments": dict(arguments)}, _meta_for(task_id))
         return self._wait_for_task(result) if result.get("resultType") == "task" else result
 
@@ -226,13 +205,11 @@ class Remote(McpClient):
 
 def _without_meta(result: Any) -> Any:
     """Return a result without the members that the server adds to the result of a tool."""
-    if not isinstance(result, Mapping):
-        return result
-    return {name: value for name, value in result.items() if name not in ("resultType", "_meta")}
+    return omit(result, "resultType", "_meta") if isinstance(result, Mapping) else result
 
 
 def _meta_for(task_id: str | None) -> dict[str, Any]:
-    return PROGRESS_META if task_id is None else {**PROGRESS_META, TASK_ID_KEY: task_id}
+    return {"progressToken": "baton"} | ({} if task_id is None else {TASK_ID_KEY: task_id})
 
 
 def _named(name: str, items: Mapping[str, dict[str, Any]], kind: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mcp_baton.exceptions import BatonError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import BatonError, StoreError, StoreUnavailable
 from mcp_baton.local.clean_text import echo, print_json
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_baton.testing.mcp_client import EndlessAnswer, JsonRpcError
@@ -42,8 +42,6 @@ def code_of(error: BatonError) -> int:
             return EXIT_UNREACHABLE
         case JsonRpcError(code=code):
             return EXIT_WRONG_USAGE if code in (INVALID_PARAMS, METHOD_NOT_FOUND) else EXIT_FAILED
-        case TaskNotFound():
-            return EXIT_WRONG_USAGE  # a server answers -32602
         case CommandFailure() | StoreError():
             return EXIT_FAILED
         case _:
@@ -52,10 +50,6 @@ def code_of(error: BatonError) -> int:
 
 def message_of(error: BatonError) -> str:
     match error:
-        case TaskNotFound():
-            return "this owner has no such task"
-        case TaskFinished():
-            return ended_message("the task", error.current.status.value)
         case JsonRpcError():
             return f"the server rejected the request: {error.message} ({error.code})"
         case EndlessAnswer():

@@ -23,17 +23,12 @@ if TYPE_CHECKING:
 
 CONNECT_LIMIT_S: Final = 10.0
 MAX_SILENCE_S: Final = 330.0
-"""The maximum time between two pieces of an answer, seconds: a function behind API Gateway has 300."""
-
+"""The maximum time between two pieces of an answer: a function behind API Gateway has 300 s."""
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """The maximum length of an answer. A result of Baton has at most 6 MB; progress notifications come before it."""
-
 MAX_EVENTS: Final = 100_000
-"""The maximum number of events of an answer."""
-
 MAX_MESSAGE_LEVELS: Final = MAX_LEVELS + 20
 """The maximum nesting of a message: that of a tool's value, and the levels around it."""
-
 MAX_ERROR_CHARS: Final = 200
 REJECTED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
@@ -129,9 +124,8 @@ class HttpTransport:
         if isinstance(reason, str):
             raise CommandFailure(f"{reason} ({response.status_code})")
         if response.status_code in REJECTED:
-            raise Denied(
-                f"{url} answered {response.status_code}{_reason(document)}: the credentials are missing or wrong"
-            )
+            status = f"{response.status_code}{_reason(document)}"
+            raise Denied(f"{url} answered {status}: the credentials are missing or wrong")
         raise Unreachable(f"{url} has no such API: it answered {response.status_code}{_reason(document)}")
 
     @contextmanager
@@ -164,9 +158,8 @@ class HttpTransport:
             return
         message = self._body(response)
         if not isinstance(message, dict) or "jsonrpc" not in message:
-            raise Unreachable(
-                f"{self._url} is not an MCP endpoint: it answered {response.status_code}{_reason(message)}"
-            )
+            status = f"{response.status_code}{_reason(message)}"
+            raise Unreachable(f"{self._url} is not an MCP endpoint: it answered {status}")
         yield message
 
     def _body(self, response: httpx.Response) -> Any:

@@ -18,9 +18,8 @@ class Stopped(Exception):
 class Terminal:
     """Asks on the standard error, and reads the standard input. The end of the input raises `Stopped`.
 
-    Args:
-        interactive: Whether a user can answer; otherwise questions of the server are declined.
-        quiet: Called before each output, to stop the progress display.
+    `interactive` is whether a user can answer; otherwise questions of the server are declined. `quiet` is called before
+    each output, to stop the progress display.
     """
 
     def __init__(self, *, interactive: bool, quiet: Callable[[], None] = lambda: None) -> None:

@@ -16,15 +16,8 @@ SCAN_RETRIES: Final = RetryPolicy(throttled_s=300.0, unanswered_s=30.0)
 
 
 class Scan(Progress):
-    """One scan, with a progress bar at a terminal.
-
-    Args:
-        request: The filter and the projection.
-        units_per_s: The most read units a second.
-
-    Attributes:
-        units: The read units that DynamoDB has charged.
-    """
+    """One scan, with a progress bar at a terminal. `request` has the filter and the projection, `units_per_s` is the
+    most read units a second. `units` are those that DynamoDB has charged."""
 
     def __init__(self, table: TaskTable, request: Mapping[str, Any], units_per_s: float) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
