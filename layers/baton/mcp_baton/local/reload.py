@@ -1,8 +1,5 @@
-"""`--reload`: restart the server when a Python file changes (docs/commands.md, Serve).
-
-This process keeps the listening socket and the embedded DynamoDB, so that no connection is refused and no task is lost
-while the server restarts. The server is a child process.
-"""
+"""`--reload`: the server is a child process, which restarts when a Python file changes (docs/commands.md, Serve). This
+process keeps the listening socket and the embedded DynamoDB, so that no connection is refused and no task is lost."""
 
 import logging
 import multiprocessing

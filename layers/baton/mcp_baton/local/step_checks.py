@@ -20,25 +20,16 @@ from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.tool_step import ToolFunction
 
 SCALARS: Final = {"number", "integer", "boolean"}
-NAMES: Final = {
-    "string": "a string",
-    "number": "a number",
-    "integer": "a whole number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
+JSON_TYPES: Final[Mapping[str, tuple[str, tuple[Any, ...]]]] = {
+    "string": ("a string", ("", "text")),
+    "number": ("a number", (1.5,)),
+    "integer": ("a whole number", (1, 0)),
+    "boolean": ("true or false", (True,)),
+    "array": ("a list", ([],)),
+    "object": ("an object", ({},)),
+    "null": ("null", (None,)),
 }
-SAMPLES: Final[Mapping[str, tuple[Any, ...]]] = {
-    "string": ("", "text"),
-    "number": (1.5,),
-    "integer": (1, 0),
-    "boolean": (True,),
-    "array": ([],),
-    "object": ({},),
-    "null": (None,),
-}
-"""Values of each JSON type: a validator of the author may accept another type than the one in the schema."""
+"""The name of each JSON type, and values: a validator of the author may accept another type than the schema's."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +97,7 @@ class StepChecks:
         may_convert = bool(accepted & SCALARS) and "string" in produced
         if certain == may_convert or (may_convert and isinstance(source, PromptArg)):
             return None
-        if certain and any(_problem(tool, name, sample) is None for kind in produced for sample in SAMPLES[kind]):
+        if certain and any(_problem(tool, name, sample) is None for kind in produced for sample in JSON_TYPES[kind][1]):
             return None
         takes = f"{name!r} of {tool.name!r} takes {_kinds_text(accepted)}"
         problem = f"{self._source_text(source)} is {_kinds_text(produced)}, and {takes}"
@@ -204,8 +195,8 @@ def _schema_of(kind: Any) -> Mapping[str, Any]:
 def _kinds(make: Callable[[], Mapping[str, Any]], path: str | None) -> set[str] | None:
     """Return the JSON types at a path of a schema; `None` if they are unknown."""
     kinds = kinds_at(schema_or_empty(make), path)
-    return None if kinds is None or not kinds <= NAMES.keys() else kinds
+    return None if kinds is None or not kinds <= JSON_TYPES.keys() else kinds
 
 
 def _kinds_text(kinds: set[str]) -> str:
-    return " or ".join(NAMES[kind] for kind in sorted(kinds))
+    return " or ".join(JSON_TYPES[kind][0] for kind in sorted(kinds))

@@ -69,12 +69,7 @@ def short(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A prompt's message.
-
-    Attributes:
-        role: `user` or `assistant`.
-        content: MCP content, e.g. `{"type": "text", "text": …}`.
-    """
+    """A prompt's message: its `role`, `user` or `assistant`, and its MCP `content` (`{"type": "text", "text": …}`)."""
 
     role: str
     content: JsonObject
@@ -276,12 +271,7 @@ class Task(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A resource's contents.
-
-    Attributes:
-        text: Its text; empty for bytes.
-        data: Its bytes; empty for text.
-    """
+    """A resource's contents: its `text`, which is empty for bytes, or its `data`, which is empty for text."""
 
     uri: str
     mime_type: str | None

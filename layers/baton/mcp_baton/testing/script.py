@@ -1,7 +1,4 @@
-"""The tools of a server under test: their calls, and the results that a test sets.
-
-The server is not changed: a copy is served, whose tools note their calls.
-"""
+"""The tools of a server under test, as a copy that notes their calls and returns the results that a test sets."""
 
 import asyncio
 import copy

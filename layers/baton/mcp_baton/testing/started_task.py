@@ -17,11 +17,7 @@ MAX_POLLS = 1000
 
 @dataclass(frozen=True, slots=True)
 class StartedTask:
-    """A task that this client has started. Each property asks the server; `poll` asks once for all of them.
-
-    Attributes:
-        task_id: Its id.
-    """
+    """A task that this client has started. Each property asks the server; `poll` asks once for all of them."""
 
     client: Controls = field(repr=False)
     task_id: str

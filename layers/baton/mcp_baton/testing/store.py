@@ -1,7 +1,4 @@
-"""The DynamoDB of a server under test: failing requests, and requests after which the function is killed.
-
-Both use the events of botocore's client, so that the store handles a failure with its real code.
-"""
+"""The DynamoDB of a server under test: requests that fail or kill the function, by the events of botocore's client."""
 
 from dataclasses import dataclass
 from secrets import token_urlsafe
@@ -51,16 +48,13 @@ class Store:
         return operation in self._operations
 
     def fails(self, operation: str, *, times: int | None = 1, error: str | Exception = "InternalServerError") -> None:
-        """Make the next requests of an operation fail, retries included. They do not reach the engine.
+        """Make the next requests of an operation (`PutItem`, `UpdateItem`, …) fail, retries included. They do not reach
+        the engine. Raises `ValueError` if DynamoDB has no such operation.
 
         Args:
-            operation: `PutItem`, `UpdateItem`, `GetItem`, `Query`, …
             times: The number of requests; `None` for all, 0 to stop.
             error: DynamoDB's error code, e.g. `ThrottlingException`; or the exception of botocore if there is no
                 response, e.g. `EndpointConnectionError(endpoint_url="")`.
-
-        Raises:
-            ValueError: DynamoDB has no such operation.
         """
         if not self.has_operation(operation):
             raise ValueError(

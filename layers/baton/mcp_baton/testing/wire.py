@@ -35,11 +35,8 @@ OK_STATUS = 200
 
 @dataclass(frozen=True, slots=True)
 class Wire(McpClient):
-    """The connection of one client to the function.
-
-    `can_ask` is whether the server may ask on the stream of a request. With `lenient`, questions without an answer stay
-    open instead of raising `Unanswered`.
-    """
+    """The connection of one client to the function. `can_ask` is whether the server may ask on the stream of a request.
+    With `lenient`, questions without an answer stay open instead of raising `Unanswered`."""
 
     function: Function
     server: Server
