@@ -46,14 +46,10 @@ def with_request_log(method: Method = call_method) -> Method:
         except InputRequired as questions:
             result = questions.result
             raise
-        except ProtocolError as error:
-            outcome = Status.FAILED, one_line(error.message)
-            raise
-        except CallerGone:
-            outcome = Status.FAILED, "the client went away"
-            raise
         except Exception as error:
-            outcome = Status.FAILED, one_line(f"internal error: {type(error).__name__}: {error}")
+            text = f"internal error: {type(error).__name__}: {error}"
+            text = error.message if isinstance(error, ProtocolError) else text
+            outcome = Status.FAILED, "the client went away" if isinstance(error, CallerGone) else one_line(text)
             raise
         finally:
             logged.set(True)

@@ -104,30 +104,25 @@ def _serve_tasks(options: ServeOptions, state_key: bytes, client: "DynamoDBClien
     def invoke(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
         return handler(event, context)
 
-    local = LocalServer(
-        options.host, options.port, HttpFunction(invoke, options.timeout_s, options.owner_header), listener
-    )
-    settings = structs.replace(settings, base_url=settings.base_url or _address(options.host, local.server_port))
+    function = HttpFunction(invoke, options.timeout_s, options.owner_header)
+    local = LocalServer(options.host, options.port, function, listener)
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    address = f"http://{host}:{local.server_port}"
+    settings = structs.replace(settings, base_url=settings.base_url or address)
     workers = Pool(with_task_log(invoke), options.worker_timeout_s)
     store = dynamodb_store(options.table, settings, connect=lambda: client)
-    log = with_request_log()
-    handler = with_refusal_log(compose(server, settings, store=store, dispatcher=workers, call_method=log))
+    composed = compose(server, settings, store=store, dispatcher=workers, call_method=with_request_log())
+    handler = with_refusal_log(composed)
     if not local.is_private:
         logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)
     clock = LocalClock(handler, options.timeout_s) if settings.sweep else None
     # Workers may finish while the last requests are answered.
     stop_thread = threading.Thread(target=workers.stop, args=(STOP_GRACE_S,), name="stop workers")
-    code = run(
-        local, lambda: echo(f"Baton is listening on {_address(options.host, local.server_port)}/mcp"), stop_thread.start
-    )
+    code = run(local, lambda: echo(f"Baton is listening on {address}/mcp"), stop_thread.start)
     if clock is not None:
         clock.stop()
     stop_thread.join()
     return code
-
-
-def _address(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def open_database(location: str, table: str) -> "tuple[DynamoDBClient, Callable[[], str]]":
