@@ -49,7 +49,7 @@ def test_seeds_that_failed_once_do_not_fail_again(kind: str) -> None:
 
 
 def test_a_seed_gives_the_same_simulation_in_every_process() -> None:
-    command = [sys.executable, "-m", "tests.simulation", "--seeds", "10", "--digest"]
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", "5", "--digest"]
     digests = {
         subprocess.run(
             command,

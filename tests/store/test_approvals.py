@@ -295,8 +295,11 @@ def test_an_approval_whose_end_was_not_counted_leaves_room(
 def test_a_request_at_the_limit_waits_until_one_of_the_others_is_stored(
     store: Store, call: ApprovalRecord, *, is_stored_meanwhile: bool
 ) -> None:
-    calls = [replace(call, digest=f"{number:02x}" * 32) for number in range(MAX_WAITING_OF_TASK + 1)]
-    *others, last = calls
+    # Of different ages, because the oldest ones are read.
+    *others, last = (
+        replace(call, digest=f"{number:02x}" * 32, asked_ms=call.asked_ms + number)
+        for number in range(MAX_WAITING_OF_TASK + 1)
+    )
     pauses_s: list[float] = []
 
     def sleep(pause_s: float) -> None:
