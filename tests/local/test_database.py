@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from mcp_baton.aws import handler
-from mcp_baton.cli.dynamodb import DATABASE_PORT
+from mcp_baton.cli.serve import DATABASE_PORT
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.local.loader import load
 from mcp_baton.server.server import Server

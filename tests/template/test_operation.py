@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from mcp_baton.cli.dynamodb import DATABASE_PORT
+from mcp_baton.cli.serve import DATABASE_PORT
 from mcp_baton.clients import dynamodb_client
 from mcp_baton.settings import MIN_STATE_KEY_CHARS, Settings
 from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS, WAKE_UP_DELAY

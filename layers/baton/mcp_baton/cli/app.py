@@ -11,7 +11,6 @@ from typing import Annotated, Final
 import typer
 
 from mcp_baton.cli.check import check
-from mcp_baton.cli.dynamodb import dynamodb
 from mcp_baton.cli.graph import graph
 from mcp_baton.cli.http_api import approvals, approve, callback, deny
 from mcp_baton.cli.new import new
@@ -19,7 +18,7 @@ from mcp_baton.cli.owner_data import export, forget
 from mcp_baton.cli.redrive import redrive
 from mcp_baton.cli.remote.errors import EXIT_WRONG_USAGE
 from mcp_baton.cli.run import call, resume, run
-from mcp_baton.cli.serve import serve
+from mcp_baton.cli.serve import dynamodb, serve
 from mcp_baton.cli.tasks import cancel, complete, show, tasks
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.clean_text import echo

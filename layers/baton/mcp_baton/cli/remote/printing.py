@@ -247,22 +247,7 @@ def print_run(result: RunResult, out: Console) -> None:
 
 
 def print_task(task: TaskView, out: Console) -> None:
-    """Print a task: its steps, the pause reason, the next calls, its result."""
-    _print_head(task, out)
-    if task.error:
-        out.print(details([("Failed", short(task.error.get("message", "")))]))
-    if task.ended:
-        _print_results(task, out)
-    else:
-        _print_pause(task, out)
-    if task.others:
-        others = ", ".join(f"{name} ({decimal(length)})" for name, length in task.others.items())
-        out.print(details([("Variables", others)]))
-    out.print(_times(task), style="dim")
-
-
-def _print_head(task: TaskView, out: Console) -> None:
-    """Print a task: its status, and its steps with their start (UTC), duration and length or progress."""
+    """Print a task: its steps with their start (UTC), duration and length, why it is paused, next calls, its result."""
     out.print(Text().append(task.workflow or "a tool's task", style="bold").append(f"  {task.task_id}", style="dim"))
     line = status_text(task.status)
     if task.pause and not task.ended:
@@ -281,6 +266,16 @@ def _print_head(task: TaskView, out: Console) -> None:
     if rows:
         columns = ("step", "status", "began", "took", "result")
         _print_indented(records(columns, rows, right=("took", "result")), out)
+    if task.error:
+        out.print(details([("Failed", short(task.error.get("message", "")))]))
+    if task.ended:
+        _print_results(task, out)
+    else:
+        _print_pause(task, out)
+    if task.others:
+        others = ", ".join(f"{name} ({decimal(length)})" for name, length in task.others.items())
+        out.print(details([("Variables", others)]))
+    out.print(_times(task), style="dim")
 
 
 def _print_pause(task: TaskView, out: Console) -> None:
