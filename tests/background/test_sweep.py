@@ -15,7 +15,6 @@ from tests.fakes import Line, services_of
 from tests.questions.test_task_questions import update, waiting_task
 from tests.sent import Requests
 from tests.store.steps import hook
-from tests.support.approvals import approvals_of, approver, decide
 from tests.support.background import Background, MakeBackground, measured_sweep, unreachable
 from tests.support.client import Script, Table
 
@@ -78,24 +77,6 @@ def test_a_task_that_waits_for_its_client_is_not_dispatched_until_the_answer(job
     jobs.time.s += 31
     assert jobs.sweep() == {"looked": 1, "woken": 1}
     assert jobs.work() == "completed"
-
-
-@pytest.mark.parametrize("tool", CALLS)
-def test_a_task_whose_approval_was_decided_continues_although_its_wake_up_was_lost(
-    background: MakeBackground, script: Script, tool: str
-) -> None:
-    jobs = background(shop(script))
-    jobs.begin(tool, CALLS[tool])
-    jobs.work()
-    jobs.time.s += 61
-    assert jobs.sweep() == NOTHING
-    [approval] = approvals_of(approver(jobs.client()))
-    decide(approver(jobs.client()), approval)
-    jobs.queue.lose()
-    script.take()
-    jobs.time.s += 31
-    assert jobs.sweep() == {"looked": 1, "woken": 1}
-    assert (jobs.work(), script.take()) == ("completed", ["refund"])
 
 
 def test_a_suspended_task_that_was_not_woken_is_dispatched_after_the_longest_interval(

@@ -192,6 +192,11 @@ def store(stores: Stores) -> Store:
 
 
 @pytest.fixture
+def uncompressed_store(stores: Stores) -> Store:
+    return stores(limits=Limits(compress_over_bytes=10**9, values_ms=60_000))
+
+
+@pytest.fixture
 def begin(store: Store, owner: str) -> Begin:
     """Creates a task with that many pending steps, named `s0`, `s1` and so on."""
 

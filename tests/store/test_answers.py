@@ -1,8 +1,6 @@
 """Questions to clients and their answers, over every engine (docs/http.md)."""
 
 from collections.abc import Callable
-from contextlib import suppress
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from mcp_baton.questions.items import DynamoDBAnswerStore
 from mcp_baton.tasks.ids import new_question
 from tests.sent import Requests
 from tests.store.conftest import Clock, Engine
-from tests.store.fixture_types import Rounds, Store, Threads
+from tests.store.fixture_types import Store
 
 TTL_S = 60
 YES: JsonObject = {"result": {"action": "accept", "content": {"name": "Kim"}}}
@@ -132,25 +130,6 @@ def test_questions_are_not_listed_as_tasks(store: Store, owner: str, question: s
     assert [entry.task_id for entry in store.list(owner).tasks] == [task.task_id]
     with pytest.raises(TaskNotFound):
         store.get(owner, question)
-
-
-def test_one_of_several_simultaneous_answers_is_stored(
-    answers: DynamoDBAnswerStore, owner: str, threads: Threads, rounds: Rounds
-) -> None:
-    for _ in rounds(20):
-        question, barrier, wins = new_question(), Barrier(4), list[int]()
-        answers.ask(owner, question, TTL_S)
-
-        def send(number: int, question: str = question, barrier: Barrier = barrier, wins: list[int] = wins) -> None:
-            barrier.wait(60)
-            with suppress(TaskNotFound):
-                answers.answer(owner, question, {"result": {"number": number}})
-                wins.append(number)
-
-        list(threads.map(send, range(4)))
-
-        assert len(wins) == 1
-        assert answers.answered(owner, question) == {"result": {"number": wins[0]}}
 
 
 def test_a_too_large_answer_is_refused(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:

@@ -31,11 +31,6 @@ def outside(task: TaskRecord) -> list[str]:
 BIG = noise(600_000)
 
 
-@pytest.fixture
-def uncompressed_store(stores: Stores) -> Store:
-    return stores(limits=Limits(compress_over_bytes=10**9, values_ms=60_000))
-
-
 def test_a_large_result_leaves_the_item_and_comes_back_exactly(
     store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:

@@ -1,7 +1,7 @@
 """Large values in items of their own, with missing and damaged pieces (docs/storage.md)."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -20,7 +20,6 @@ from tests.store.conftest import Engine
 from tests.store.fixture_types import ON_MEMORY, Begin, Store, Stores
 from tests.store.steps import completion, hook, note, result
 from tests.store.test_overflow import BIG, outside
-from tests.support.background import Killed
 from tests.support.throttling import Virtual
 
 LARGEST = noise(2_400_000, 7)
@@ -49,15 +48,6 @@ def at_each(engine: Engine, operation: str, handler: Callable[..., object]) -> A
 
 def fail(**_: object) -> None:
     raise StoreUnavailable("down")
-
-
-@contextmanager
-def killed_before_the_update(engine: Engine) -> Iterator[None]:
-    def stop(**_: object) -> None:
-        raise Killed
-
-    with at_each(engine, "UpdateItem", stop), pytest.raises(Killed):
-        yield
 
 
 def test_a_long_value_is_stored_in_pieces(
@@ -135,26 +125,6 @@ def test_a_missing_piece_is_read_again_consistently(
     with at_each(engine, "GetItem", restore):
         assert task.variables["v"] == noise(6_000)
     assert consistent_reads == [False, True]
-
-
-@ON_MEMORY
-def test_a_run_killed_between_two_pieces_does_not_change_the_task_and_can_be_repeated(
-    store: Store, engine: Engine, owner: str, begin: Begin
-) -> None:
-    task, puts = begin(), list[str]()
-
-    def stop(**_: object) -> None:
-        puts.append("put")
-        if len(puts) == 2:
-            raise Killed
-
-    with at_each(engine, "PutItem", stop), pytest.raises(Killed):
-        store.write(task, Batch(steps=(completion(0, LARGEST),)))
-    assert store.get(owner, task.task_id) == task
-    with killed_before_the_update(engine):
-        store.write(task, Batch(steps=(completion(0, LARGEST),)))
-    assert store.get(owner, task.task_id) == task
-    assert result(store.write(task, Batch(steps=(completion(0, LARGEST),))), 0) == LARGEST
 
 
 @ON_MEMORY

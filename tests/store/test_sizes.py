@@ -6,12 +6,11 @@ import pytest
 
 from mcp_baton.exceptions import Conflict, StoreError
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch
 from tests.sent import Requests
-from tests.store.fixture_types import ON_MEMORY, Begin, Store, Stores
+from tests.store.fixture_types import ON_MEMORY, Begin, Store
 from tests.store.steps import completion, statuses
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
@@ -20,11 +19,6 @@ PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 def noise(size: int) -> str:
     """Return text that compresses to about half, so that it is stored compressed."""
     return random.Random(size).randbytes(size // 2).hex()
-
-
-@pytest.fixture
-def uncompressed_store(stores: Stores) -> Store:
-    return stores(limits=Limits(compress_over_bytes=10**9))
 
 
 def fill_item(store: Store, task: TaskRecord, size: int) -> TaskRecord:
