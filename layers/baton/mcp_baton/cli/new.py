@@ -34,26 +34,28 @@ class ProjectSettings:
     wheel: str | None = None
 
 
+Region = Annotated[
+    str,
+    # As the AWS CLI reads it.
+    typer.Option(metavar="REGION", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], help="The AWS region to deploy to."),
+]
+Auth = Annotated[
+    str,
+    typer.Option(
+        parser=_auth,
+        metavar="API_KEY|IAM|NONE",
+        help="Who may call: with an API key, with AWS credentials, everyone.",
+    ),
+]
+
+
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder: a new or an empty one.")],
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The project's name. Default: the folder's name.")
     ] = None,
-    region: Annotated[
-        str,
-        # As the AWS CLI reads it.
-        typer.Option(
-            metavar="REGION", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], help="The AWS region to deploy to."
-        ),
-    ] = "us-east-1",
-    auth: Annotated[
-        str,
-        typer.Option(
-            parser=_auth,
-            metavar="API_KEY|IAM|NONE",
-            help="Who may call: with an API key, with AWS credentials, everyone.",
-        ),
-    ] = "API_KEY",
+    region: Region = "us-east-1",
+    auth: Auth = "API_KEY",
     wheel: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Use Baton from this wheel instead of the package index."),
