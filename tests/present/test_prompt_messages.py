@@ -11,9 +11,9 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, Succeeded
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.ended_run import EndedRun
-from mcp_baton.workflow.lease import TaskOver
-from mcp_baton.workflow.pause import PauseReason
+from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
+from mcp_baton.workflow.lease import Superseded, TaskOver
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import constant, prompt_arg
 from mcp_baton.workflow.step_run import StepRun, UnreadResource
@@ -73,6 +73,12 @@ def test_resources_after_the_tool_are_in_the_users_messages() -> None:
     ]
 
 
+def test_a_step_without_time_has_only_the_handoff() -> None:
+    conversation = conversation_of(pause=DeadlineExceeded("fetch", "fetch_order"))
+
+    assert [message["role"] for message in conversation] == ["user", "assistant", "assistant", "user"]
+
+
 @pytest.mark.parametrize("value", ["bare text", {"a": 1}, None])
 def test_a_replayed_step_shows_its_call_and_stored_result_without_guidance(value: Json) -> None:
     text = "bare text" if value == "bare text" else '{"a":1}' if value else "null"
@@ -106,6 +112,23 @@ def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, re
     head, tail = why_stopped(EndedRun(known, traces, (), None, stop), stop).split(" under way. ")
     assert head == "The task was cancelled while this run was"
     return tail
+
+
+@pytest.mark.parametrize(
+    ("persisted", "reported"),
+    [
+        (True, "Its results are recorded"),
+        (False, "Some of its results are not recorded, and those steps may have run twice"),
+        ("unknown", "Whether its results are recorded is not known"),
+    ],
+)
+def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, reported: str) -> None:
+    known = KnownValues(LETTERED, {}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
+    run = EndedRun(known, (), (), None, Superseded(), LastWrite(persisted=persisted))
+    assert why_stopped(run, Superseded()) == (
+        "This run was superseded: its claim expired, and another run has taken over the task. "
+        f"{reported}; read the task for its state. The run ran no step. No step was left to run."
+    )
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,13 @@ def test_calls_that_do_not_fit_are_counted() -> None:
     assert len(text.encode()) <= MAX_TEXT_BYTES
 
 
+def test_a_first_call_that_does_not_fit_has_placeholders() -> None:
+    sources = {f"a{number}": prompt_arg("order_id") for number in range(5)}
+    steps = [ToolStep("fetch", tool="fetch_order"), ToolStep("x", tool="work", arguments=sources)]
+    text = run_text(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps, order_id="y" * 450)
+    assert '1. Call work with {"a0": "<prompt arg order_id>", ' in text
+
+
 def test_the_server_makes_a_first_call_with_a_long_constant() -> None:
     steps = [
         ToolStep("fetch", tool="fetch_order"),

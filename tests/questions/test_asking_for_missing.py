@@ -9,6 +9,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import Field
 
 from mcp_baton import (
@@ -26,6 +27,8 @@ from mcp_baton import (
     task_variable,
 )
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
+from mcp_baton.workflow.ended_run import EndedRun, LastWrite
+from mcp_baton.workflow.run import WorkflowRun
 from tests.questions.test_asked_by_tools import questions_in, respond
 from tests.sent import Requests
 from tests.server.test_known_clients import handshake
@@ -262,6 +265,19 @@ def test_the_state_expires_with_the_task(make_client: MakeClient, monkeypatch: p
 def test_a_run_that_is_not_stored_does_not_ask(make_client: MakeClient) -> None:
     client = make_client(AskingShop().server(), era="2026", table_name="no-such-table")
     assert "Call refund with" in Flow(client, AskingShop()).send().handoff
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_run_asks_only_if_its_last_write_was_made(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, is_stored: bool
+) -> None:
+    start = WorkflowRun.start
+
+    def unsure(run: WorkflowRun) -> EndedRun:
+        return replace(start(run), last_write=LastWrite(made=is_stored, persisted="unknown"))
+
+    monkeypatch.setattr(WorkflowRun, "start", unsure)
+    assert ("inputRequests" in flow.send().result) is is_stored
 
 
 @pytest.mark.parametrize("source", [task_variable("who"), step_output("first", "to")])

@@ -75,6 +75,10 @@ def asking_server(runs: list[str]) -> Server:
         return str(ctx.elicit("Which size?", form, key="size").content["size"])
 
     @server.tool(task="optional")
+    def in_turn(ctx: Context) -> list[Any]:
+        return [ctx.elicit("Again?", FORM).content["name"] for _ in range(3)]
+
+    @server.tool(task="optional")
     def long_question(ctx: Context) -> str:
         return ctx.elicit(os.urandom(2_000_000).hex(), FORM, key="why").action
 
@@ -378,6 +382,16 @@ def test_an_answer_to_a_task_is_accepted_once_and_only_from_its_owner(jobs: Back
     assert len(jobs.queue.events) == 1
     jobs.work()
     assert value_of(jobs, task) == "Kim"
+
+
+def test_a_url_question_keeps_its_elicitation_id_when_it_is_sent_again(jobs: Background) -> None:
+    task = waiting_task(jobs, "pay", "2025")
+    first, _ = stream_messages(jobs.client("2025"), "get", task)
+    jobs.time.s += 601
+    second, _ = stream_messages(jobs.client("2025"), "get", task)
+    assert first["params"]["elicitationId"] == second["params"]["elicitationId"]
+    assert first["id"] != second["id"]
+    assert respond(jobs.client("2025"), first, result={"action": "accept"}).status == 202
 
 
 def test_a_worker_that_cannot_read_an_answer_does_not_start_the_tool_and_a_later_one_uses_the_answer() -> None:

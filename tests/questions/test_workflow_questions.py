@@ -164,6 +164,19 @@ def test_a_declined_form_pauses_the_workflow(baton: Connect, era: Era, refusal: 
     assert run.answer(reader="Kim", days=7).completed
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_background_workflow_asks_its_user_through_the_task(baton: Connect, era: Era, is_answered: bool) -> None:
+    client = baton(library(background=True), era=era)
+    form = {"reader": "Kim"} if is_answered else "decline"
+    client.answers({"Who borrows Emma from shelf of Emma?": form})
+
+    run = client.call_workflow("borrow", {"title": "Emma"})
+
+    assert question_names(run) == (["days"] if is_answered else ["reader", "days"])
+    last_run = run.answer(days=7) if is_answered else run.answer(days=7, reader="Kim")
+    assert last_run.completed
+
+
 def test_an_answer_that_another_call_used_meanwhile_is_not_replaced(baton: Connect) -> None:
     server = Server("library", task_ids="text")
 

@@ -31,6 +31,7 @@ def callee(function: Callable[..., object], *parameters: str, output: Schema | N
     return Callee(function, frozenset(parameters), lambda: output)
 
 
+ORDER = {"type": "object", "properties": {"total": {"type": "number"}, "email": {"type": "string"}}}
 TOOLS = {"fetch": callee(fetch_order, "order_id"), "refund": callee(pay, "order_id", "amount"), "ping": callee(print)}
 FETCH = ToolStep("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
 
@@ -151,6 +152,21 @@ def test_a_workflow_that_workers_cannot_run_must_not_be_background(changes: dict
     checked(replace(workflow(ping), background=True), TOOLS)
     checked(replace(workflow(ping), **changes), TOOLS)
     assert remedy in error_of(replace(workflow(ping), background=True, **changes)).cause
+
+
+def test_a_suggested_path_keeps_its_remaining_keys() -> None:
+    order = {"type": "object", "properties": {"lines": {"type": "array", "items": ORDER}}}
+    tools = {**TOOLS, "fetch": callee(fetch_order, "order_id", output=order)}
+    step = ToolStep(
+        "s", tool="ping", resources=["a://{t}"], template_bindings={"t": step_output("order", "linse.0.total")}
+    )
+
+    cause = error_of(workflow(FETCH, step), tools).cause
+
+    assert cause == (
+        "step_output('order', 'linse.0.total'): the output of the tool 'fetch' has no 'linse', only lines; "
+        "did you mean 'lines.0.total'?"
+    )
 
 
 def test_a_step_that_only_reads_resources_has_no_fields() -> None:

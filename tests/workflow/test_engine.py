@@ -4,17 +4,20 @@ The host is scripted. The store is the real one over an in-memory DynamoDB, with
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from msgspec import structs
 
 from mcp_baton import Fetch, ToolStep
-from mcp_baton.exceptions import OutcomeUnknown
+from mcp_baton.exceptions import OutcomeUnknown, StoreUnavailable
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import (
+    LEASE_MS,
+    RENEW_MS,
     Claim,
     StepStatus,
     TaskRecord,
@@ -26,12 +29,13 @@ from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing.store import TABLE
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.outcomes import FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch, matching_step
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun, Persisted
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
+    DeadlineExceeded,
     SchemaMismatch,
     StepFailed,
     UnresolvableParams,
@@ -77,6 +81,10 @@ THREE = workflow(
 )
 CHECKED = workflow(*(step.replace(checkpoint=step.name == "a") for step in THREE.steps))
 RUN_INPUT = RunInput({"id": "7"}, {"id": "7"}, OWNER)
+
+
+def fail(error: str) -> Behaviour:
+    return lambda _arguments, _variables: Failed(error)
 
 
 def give(value: Json) -> Behaviour:
@@ -192,6 +200,35 @@ def test_an_unreadable_resource_after_the_tool_does_not_fail_the_step(
 
     assert (run.pause, run.traces[0].after) == (None, (unread,))
     assert stored_task(store, run).status is TaskStatus.COMPLETED
+
+
+READ_FIRST = workflow(Fetch("r", resources=["docs://{id}", "docs://b"]), ToolStep("b", tool="change"))
+
+
+def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBStore) -> None:
+    host = ScriptedHost({"change": fail("no")}, resources={"docs://7": "seven", "docs://b": "b"})
+    task = paused_task(store, host, READ_FIRST)
+    host.starts = 0
+
+    run = WorkflowRun(host, store, READ_FIRST, RUN_INPUT).resume(task)
+
+    assert run.pause == DeadlineExceeded("b", "change")
+    assert host.log == []
+    assert run.traces[0].resources == tuple(
+        UnreadResource(uri, "too little time is left") for uri in ("docs://7", "docs://b")
+    )
+
+
+def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBStore) -> None:
+    host = ScriptedHost()
+    recording = RecordingStore(store, host, {2: StoreUnavailable("down")})
+
+    run = WorkflowRun(
+        host, recording, workflow(ToolStep("a", tool="make", checkpoint=True), ToolStep("b", tool="b")), RUN_INPUT
+    ).start()
+
+    assert (run.persisted, stored_task(store, run).status) == (True, TaskStatus.COMPLETED)
+    assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"]]
 
 
 UNKNOWN = OutcomeUnknown("no answer came")
@@ -330,5 +367,49 @@ def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Wo
     return structs.replace(task, variables=variables)
 
 
+def test_a_run_that_has_ended_does_not_renew_its_claim(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = ScriptedHost()
+    recording = RecordingStore(store, host)
+    WorkflowRun(host, recording, THREE, RUN_INPUT).start()
+    request_count = recording.requests
+    monkeypatch.setattr(recording, "now_ms", lambda: store.now_ms() + LEASE_MS)
+    assert host.pulse() == RENEW_MS / 1000
+    assert recording.requests == request_count
+
+
+@dataclass
+class Clock:
+    """A clock that only tools advance, seconds."""
+
+    s: float = 50.0
+
+    def __call__(self) -> float:
+        return self.s
+
+    def passing(self, seconds: float) -> Behaviour:
+        """Return a tool that takes this long."""
+
+        def work(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
+            self.s += seconds
+            return Succeeded({"from": "it"})
+
+        return work
+
+
 def verbs(host: ScriptedHost) -> list[str]:
     return [entry.split()[0] for entry in host.log if not entry.startswith("announce")]
+
+
+def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    host = ScriptedHost({"make": clock.passing(LEASE_MS / 1000 - 4)})
+    monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: store.now_ms() + round(clock() * 1000))
+
+    run = WorkflowRun(
+        host, RecordingStore(store, host, {2: StoreUnavailable("down")}), THREE, RUN_INPUT, clock=clock
+    ).start()
+
+    assert verbs(host) == ["create", "call", "renew", "write"]
+    assert (run.pause, run.persisted) == (DeadlineExceeded("b", "change"), True)

@@ -73,6 +73,14 @@ def test_a_resume_with_null_empty_texts_and_defaults_keeps_the_stored_arguments(
     assert [run.paused, run.steps["reader"]] == [True, "pending"]
 
 
+def test_a_resume_names_no_value_that_equals_the_stored_one(client: Client, shop: Shop) -> None:
+    first = client.call_workflow("lend", {"title": "Walden"})
+    run = client.call_workflow("lend", {"title": "Walden", "weeks": 2, "note": None, "card": None}, first.task_id)
+
+    assert shop.calls == [("Walden", 2, None, None)] * 2
+    assert IGNORED not in run.text
+
+
 def test_the_handoff_of_a_prompt_names_ignored_values_too(client: Client, shop: Shop) -> None:
     first = client.get_prompt("lend", {"title": "Walden", "weeks": "5"})
     run = client.get_prompt("lend", {"title": "", "weeks": "2"}, first.task_id)

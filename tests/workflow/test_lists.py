@@ -385,3 +385,80 @@ def test_calls_whose_results_were_too_large_to_store_are_not_repeated() -> None:
     assert first_calls == ["c"]
     assert second_run.pause.error.startswith("each: the results of earlier calls are lost: ")
     assert sites.calls() == []
+
+
+def test_a_view_of_the_task_counts_the_elements_that_are_done() -> None:
+    sites = Sites()
+    sites.down_sites = {"a", "c"}
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+        view: Any = client.request("tasks/get", {"taskId": run.task_id})
+        show_run = client.call_workflow("report", {"task_action": "show", "task_id": run.task_id})
+        sites.down_sites = set()
+        client.call_workflow("report", task=run.task_id)
+        last_state: Any = client.request("tasks/get", {"taskId": run.task_id})
+
+    elements = {"done": 1, "total": 3}
+    assert view["_meta"]["mcp-baton/elements"] == {"notify": elements}
+    steps: Any = show_run.structured
+    assert [step.get("elements") for step in steps["board"]["steps"]] == [None, elements, None]
+    assert "mcp-baton/elements" not in last_state["_meta"]
+
+
+def test_a_pause_names_at_most_twenty_failed_elements_and_counts_all() -> None:
+    sites = Sites(parallel=8)
+    sites.found_sites = [f"s{number}" for number in range(50)]
+    sites.down_sites = set(sites.found_sites)
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+
+        sites.down_sites = set()
+        for to in sites.found_sites[:21]:
+            client.call_tool("notify", {"to": to, "text": "hello"}, task=run.task_id)
+        pause = client.task(run.task_id).pause
+
+    assert [entry["index"] for entry in run.pause.failed_items] == list(range(20))
+    assert run.pause.failed_count == 50
+    assert (pause.failed_count, pause.error) == (29, "29 of 50 calls failed")
+
+
+def test_a_call_that_fails_again_stays_in_the_pause_reason() -> None:
+    sites = Sites()
+    sites.down_sites = {"b", "c"}
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+        client.call_tool("notify", {"to": "c", "text": "hello"}, task=run.task_id)
+        sites.down_sites = {"c"}
+        client.call_tool("notify", {"to": "b", "text": "hello"}, task=run.task_id)
+        pause = client.task(run.task_id).pause
+
+    assert pause is not None
+    assert pause.failed_items == [{"index": 2, "error": "c is down"}]
+    assert pause.error == "1 of 3 calls failed; the call for element 2: c is down"
+
+
+def test_only_the_element_without_the_field_fails() -> None:
+    server = Server("s")
+
+    @server.tool
+    def people() -> list[dict[str, str]]:
+        """List people."""
+        return [{"email": "a"}, {}]
+
+    @server.tool
+    def mail(to: str) -> str:
+        """Mail a person."""
+        return to
+
+    @server.workflow
+    def write() -> None:
+        """Write to all people."""
+        persons: Any = step(people)()
+        step(mail, each=persons)(to=item("email"))
+
+    with connect(server) as client:
+        run = client.call_workflow("write")
+
+    assert run.pause.failed_items == [
+        {"index": 1, "error": "no value for 'to': the element has no 'email'"},
+    ]

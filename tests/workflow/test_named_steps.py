@@ -339,3 +339,28 @@ def test_a_secret_that_is_given_to_another_step_is_neither_stored_nor_shown(name
             task.mail(to, name, pin="4711-secret")
         assert "4711-secret" not in repr(task.variables)
         assert "4711-secret" not in repr(client.as_owner("ada", scopes=["people"]).approvals())
+
+
+def test_equal_calls_with_a_bare_id_at_once_are_one_call_with_one_key() -> None:
+    post = Post([FETCH, missing("first"), mail("ann"), mail("again", "ann")])
+    with connect(post.server) as client:
+        task = started(post, client)
+        client.during("mail", lambda: task.mail("ann"))
+        assert task.mail("ann").recorded
+        assert task.statuses == ["completed", "pending", "completed", "pending"]
+        assert len(set(post.keys)) == 1
+        task.mail("ann")
+        assert task.statuses == ["completed", "pending", "completed", "completed"]
+        assert len(set(post.keys)) == 2
+
+
+def test_a_bare_call_that_is_no_element_says_which_elements_are_open() -> None:
+    post = Post([FETCH, LIST, missing("other")], parallel=4)
+    post.broken |= {"bob", "carl"}
+    with connect(post.server) as client:
+        task = started(post, client)
+        result = task.mail("eve")
+        assert "Recorded as step 'other'" in result.text
+        ids = f'"{task.id}/all/1", "{task.id}/all/2"'
+        assert f"A call of an element of step 'all' names it by task_id: {ids}." in result.text
+        assert "names it by" not in task.mail("eve", "other").text

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from mcp_baton import Argument, Fetch, ListStep, ToolStep, Workflow, constant, item, prompt_arg, step_output
 from mcp_baton.present.recording import RESULT_LOST, recorded_text
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskStatus
+from mcp_baton.tasks.record import PAUSE_REASONS, RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS
 from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import Recorded
+from mcp_baton.workflow.pause import PauseReason, StepFailed
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import Handle, next_calls
 from tests.fakes import ScriptedHost, plan_of, task_of
@@ -81,6 +82,18 @@ def test_without_a_workflow_tool_all_open_steps_are_listed_with_their_known_argu
         {"tool": "end", "arguments": {"of": "<output from put>", "n": "A-17"}, "task_id": "T-1/end"},
         {"resource": "docs://<field 'id' from end>"},
     ]
+
+
+def paused_plan(letters: str, pause: PauseReason) -> Plan:
+    task_plan = plan(letters)
+    variables = {**task_plan.task.variables, PAUSE_REASONS: [pause.to_json()]}
+    return plan_of(replace(task_plan.task, variables=variables), flow(), {"order": "A-17"})
+
+
+def test_a_resource_that_cannot_be_read_leaves_all_calls_to_the_model() -> None:
+    pause = StepFailed("read", "gone", retryable=False, suggested_tool="", resource="docs://one")
+    tools = [entry.get("tool") for entry in remaining(paused_plan("cfpp", pause))]
+    assert tools == [None, "put", None, "end", None, "flow"]
 
 
 def test_calls_have_the_ids_of_their_steps_as_an_argument_if_their_tools_accept_it() -> None:

@@ -15,6 +15,7 @@ from mcp_baton import (
     ToolError,
     ToolStep,
     Workflow,
+    ask_user,
     constant,
     exists,
     item,
@@ -257,3 +258,32 @@ def test_a_worker_runs_steps_and_elements_at_the_same_time() -> None:
     assert state.result.structured is not None
     assert state.result.structured["steps"] == [{"name": name, "status": "completed"} for name in ("a", "b", "listed")]
     assert sorted(meeting.calls) == ["a", "b", "c", "d"]
+
+
+def test_a_pause_lists_questions_whose_values_other_steps_have_given_meanwhile() -> None:
+    server, asked = Server("s"), threading.Event()
+
+    @server.tool
+    def find(key: str) -> str:
+        """Find."""
+        return key
+
+    @server.tool
+    def use(first: str, second: str) -> str:
+        """Use."""
+        return first + second
+
+    @server.workflow(parallel=2)
+    def flow(key: str) -> None:
+        """Flow."""
+        found = step(find)(key=key)
+        first = ask_user("first", "What comes first?")
+        second = ask_user("second", "What comes after {found}?", found=found)
+        step(use)(first=first, second=second)
+
+    with connect(server) as client:
+        client.answers(None)
+        client.during("find", lambda: asked.wait(0.2))
+        run = client.call_workflow("flow", {"key": "A"})
+        reason: Any = run.meta["pause_reason"]
+        assert [question["name"] for question in reason["questions"]] == ["first", "second"]

@@ -14,6 +14,8 @@ from pydantic import AfterValidator
 from mcp_baton import Argument, Fetch, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.testing import Client, Connect, Run
 from mcp_baton.workflow.sources import Source
+from tests.support.client import Era, related_meta
+from tests.support.handler import MakeClient
 
 TIMED_OUT: dict[str, Any] = {
     "type": "toolError",
@@ -69,6 +71,21 @@ def assert_paused(client: Client, run: Run, reason: dict[str, Any], *statuses: s
     assert (run.meta["task_status"], run.steps) == ("working", steps)
     task = client.task(run.task_id)
     assert (task.status, task.pause.to_dict(), task.steps) == ("working", reason, steps)
+
+
+def test_the_meta_of_a_paused_run_is_exactly_task_status_steps_and_reason(make_client: MakeClient, era: Era) -> None:
+    answer = make_client(refunds_server(refund_fails), era=era).get_prompt("refund_order", {"order_id": "A-17"})
+    assert answer.meta == {
+        "task_id": answer.task_id,
+        "task_status": "working",
+        "steps": [
+            {"name": "fetch", "status": "completed"},
+            {"name": "refund", "status": "failed"},
+            {"name": "notify", "status": "pending"},
+        ],
+        "pause_reason": TIMED_OUT,
+        **related_meta(era, answer.task_id),
+    }
 
 
 def test_a_tool_error_fails_its_step_pauses_and_is_handed_off_as_documented(baton: Connect) -> None:

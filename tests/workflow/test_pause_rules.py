@@ -7,12 +7,15 @@ import pytest
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import paused_step
 from mcp_baton.tools.outcomes import InvalidField
+from mcp_baton.workflow import pause
 from mcp_baton.workflow.pause import (
+    REASONS,
     AnswersRequired,
     DeadlineExceeded,
     Interrupted,
     OpenQuestion,
     PauseReason,
+    Reason,
     SchemaMismatch,
     StepFailed,
     UnresolvableParams,
@@ -84,3 +87,10 @@ def test_long_lists_of_invalid_fields_are_shortened_when_they_are_stored() -> No
     reason_json = SchemaMismatch("s", (), fields, "t").to_json()
 
     assert len(repr(reason_json)) < 100_000
+
+
+def test_every_reason_is_registered() -> None:
+    defined = {value for value in vars(pause).values() if isinstance(value, type) and issubclass(value, Reason)}
+
+    bases = {base for kind in defined for base in kind.__bases__}
+    assert set(REASONS) == defined - bases

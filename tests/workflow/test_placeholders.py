@@ -235,6 +235,13 @@ def test_next_lists_no_call_that_would_be_refused(make_client: MakeClient) -> No
     assert f'Next: call copy with {{"task_id": "{task}"}}' in answer.result["content"][-1]["text"]
 
 
+def test_a_server_can_set_the_limit_for_the_values_of_placeholders(make_client: MakeClient) -> None:
+    library, clock = Library(placeholder_bytes=1_200_000), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    assert client.call_tool("echo", {"text": LARGE}, task=write_texts(client, clock)).meta["recorded"] is True
+    assert library.prints == [1_100_000]
+
+
 def test_a_call_is_compared_with_large_values_without_reading_them(make_client: MakeClient, requests: Requests) -> None:
     library, clock = Library(), Clock()
     client = make_client(library.server, remaining_ms=clock)
@@ -246,6 +253,14 @@ def test_a_call_is_compared_with_large_values_without_reading_them(make_client: 
     assert requests.take() == ["GetItem", "GetItem", "UpdateItem"]
     assert client.call_tool("echo", {"text": "short"}, task=task).statuses == ["completed"] * 4
     assert requests.take() == ["GetItem", "UpdateItem"]
+
+
+def test_a_large_value_from_a_client_is_compared_with_the_stored_one(make_client: MakeClient) -> None:
+    library, clock = Library(), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = write_texts(client, clock)
+    assert client.call_tool("echo", {"text": noise(1_100_000, 1)}, task=task).statuses[2:] == ["pending", "completed"]
+    assert client.call_tool("echo", {"text": noise(9_000, 0)}, task=task).statuses[2:] == ["completed", "completed"]
 
 
 @pytest.mark.parametrize("size", [-1, 1.5, True, None])

@@ -102,6 +102,14 @@ def test_a_resume_says_which_steps_it_may_have_repeated(client: Client, payments
     assert_done(run, payments, run.messages[-2].text)
 
 
+def test_the_workflow_tool_says_which_steps_it_may_have_repeated(client: Client, payments: Payments) -> None:
+    expire_claim(client)
+    run = client.call_workflow("pay", task=task_of(client))
+    assert_done(run, payments, run.text)
+    structure: Any = run.structured
+    assert structure["warning"] in run.text
+
+
 @pytest.mark.parametrize("is_claimed", [True, False], ids=["while the claim lasts", "afterwards"])
 def test_a_continuation_names_steps_that_may_have_run(client: Client, payments: Payments, is_claimed: bool) -> None:
     """The killed run holds its claim until the lease ends. Until then, it may still be alive."""

@@ -415,6 +415,14 @@ def test_a_run_whose_task_could_not_be_created_leaves_nothing_that_blocks_the_ne
     assert not is_repeat(call(client, order="A"))
 
 
+def test_without_a_store_that_answers_each_call_runs(client: Client) -> None:
+    client.store.fails("UpdateItem", times=None)
+    slow(client)
+    assert "shipped A" in text(call(client, order="A"))
+    assert "shipped A" in text(call(client, order="A"))
+    assert len(client.calls("charge")) == 2
+
+
 def test_nothing_is_run_while_the_task_of_an_equal_call_cannot_be_read(client: Client) -> None:
     slow(client)
     call(client, order="A")

@@ -11,6 +11,7 @@ from msgspec import structs
 from mcp_baton import RegistrationError, Retry, Server, ToolError, ToolStep, Workflow
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.testing import Connect
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.host import Host
@@ -91,6 +92,14 @@ def test_an_invalid_retry_is_refused(field: str, value: Any) -> None:
 
     with pytest.raises(RegistrationError, match=rf"step 's': Retry\({field}="):
         server.check()
+
+
+def test_on_accepts_one_exception_type_or_several() -> None:
+    single: Any = OSError
+    several: Any = [OSError, ToolError]
+
+    assert Retry(on=single).on == (OSError,)
+    assert Retry(on=several).on == (OSError, ToolError)
 
 
 @pytest.mark.parametrize("retry", [3, {"attempts": 3}, Retry])
@@ -202,3 +211,19 @@ def test_an_attempt_that_did_not_start_in_time_waits_for_the_next_invocation() -
     outcome = attempt(this, cast("Host", fake), Prepared("t", {}, {}), ONLY_CALL, None, None, lambda: 0.5)
 
     assert (outcome, this.attempts, this.retry_s) == (tool_failure(), 1, EVEN.first_s)
+
+
+def test_a_tool_that_returns_a_wrong_type_is_not_retried(baton: Connect) -> None:
+    server = Server("shop")
+
+    @server.tool
+    def work() -> int:
+        text: Any = "no number"
+        return cast("int", text)
+
+    steps = [ToolStep("work", tool="work", retry=Retry(on=(Exception,), first_s=0))]
+    server.add_workflow(Workflow(name="flow", description="work", steps=steps))
+    client = baton(server)
+
+    assert client.get_prompt("flow").paused
+    assert len(client.calls("work")) == 1

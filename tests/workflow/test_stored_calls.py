@@ -6,8 +6,13 @@ from hypothesis import strategies as st
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.keys import digest
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.tasks.store import StepWrite
 from mcp_baton.tools.secrets import HIDDEN
+from mcp_baton.workflow.batch import outdated
 from mcp_baton.workflow.stored_calls import DIGEST, MAX_STORED_CALL_BYTES, restore_call, shown_call, stored_call
+
+LONG = "x" * 9_000
 
 
 def test_very_many_arguments_are_stored_as_one_digest() -> None:
@@ -18,6 +23,18 @@ def test_very_many_arguments_are_stored_as_one_digest() -> None:
     assert restore_call(stored_arguments, call) == call
     assert restore_call(stored_arguments, {**call, "a1": "other"}) is None
     assert shown_call({"_workflow.call.a": stored_arguments}, "a") is None
+
+
+@pytest.mark.parametrize("other_call", [{"to": "ann"}, {"to": "ann", "text": "y" * 9_000}])
+def test_different_digests_show_that_calls_differ(other_call: JsonObject) -> None:
+    assert restore_call(stored_call({"to": "ann", "text": LONG}), other_call) is None
+
+
+def test_hidden_arguments_are_stored_without_values() -> None:
+    stored_arguments = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
+
+    assert stored_arguments == {"to": "ann", "pin": {"_workflow.secret": True}}
+    assert shown_call({"_workflow.call.a": stored_arguments}, "a") == {"to": "ann", "pin": "<secret>"}
 
 
 def test_a_hidden_argument_differs_only_if_it_is_absent() -> None:
@@ -61,3 +78,14 @@ def test_stored_arguments_are_small_and_equal_their_call(call: JsonObject) -> No
 
     assert len(dumps(stored_arguments).encode()) <= MAX_STORED_CALL_BYTES
     assert restore_call(stored_arguments, call) == call
+
+
+def test_a_run_deletes_stored_calls_of_the_steps_that_it_writes() -> None:
+    pending, completed, failed = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
+    writes = [
+        StepWrite(0, "a", failed, completed, 1),
+        StepWrite(1, "b", completed, completed, 1),
+        StepWrite(2, "c", pending, completed, 1),
+    ]
+
+    assert outdated(writes) == {"_workflow.call.a", "_workflow.call.b"}

@@ -170,6 +170,20 @@ Resource docs://policy"""
     assert len(client.calls("fetch_order")) == 1
 
 
+def test_arguments_are_json_and_those_of_the_first_call_are_stored(baton: Connect) -> None:
+    arguments = {"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount"), "note": prompt_arg("note")}
+    client = baton(orders_server(steps=[ToolStep("refund", tool="refund", arguments=arguments)]))
+    run = paused_run(client, amount=12, note=None)
+    assert client.call_workflow("refund_order", task=run.task_id).completed
+    assert client.calls("refund") == [{"order_id": "A-17", "amount": 12.0, "note": None}] * 2
+    run = paused_run(client, amount="7.5", note="null")
+    assert client.call_workflow("refund_order", {"amount": 8.0}, task=run.task_id).completed
+    assert client.calls("refund")[2:] == [
+        {"order_id": "A-17", "amount": 7.5, "note": "null"},
+        {"order_id": "A-17", "amount": 8.0, "note": "null"},
+    ]
+
+
 NO_TASK = "There is no such task"
 
 
@@ -200,6 +214,16 @@ def test_a_call_that_cannot_run_is_an_error_that_names_the_correction(
     assert (client.calls("fetch_order"), client.tasks()) == ([], [])
 
 
+def test_a_task_may_be_named_in_meta_and_two_tasks_in_one_call_are_refused(baton: Connect) -> None:
+    client = baton(orders_server())
+    first_run, second_run = paused_run(client), paused_run(client)
+    result = client.call_tool("refund_order", {"task_id": first_run.task_id}, task=second_run.task_id)
+    assert (result.is_error, result.structured) == (True, None)
+    assert "keep one of them. Nothing was run." in result.text
+    assert client.call_tool("refund_order", {"task_id": first_run.task_id}, task=first_run.task_id).is_error is False
+    assert client.call_tool("refund_order", {}, task=second_run.task_id).text.startswith("Done: 4 of 4 steps.")
+
+
 def test_a_task_of_another_workflow_is_refused_and_the_error_names_its_tool(baton: Connect) -> None:
     server = orders_server()
     server.add_workflow(Workflow(name="mail", description="mail", steps=[ToolStep("one", tool="send_mail")]))
@@ -209,6 +233,20 @@ def test_a_task_of_another_workflow_is_refused_and_the_error_names_its_tool(bato
     assert result.is_error
     assert result.text.endswith("Nothing was run: call refund_order with this task_id.")
     assert client.call_workflow("refund_order", task=run.task_id).completed
+
+
+def test_a_call_with_a_task_that_another_run_holds_must_be_repeated_later(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused_run(client)
+    replies: list[Run] = []
+    client.during("refund", lambda: replies.append(client.call_workflow("refund_order", task=run.task_id)))
+    assert client.call_workflow("refund_order", task=run.task_id).completed
+    [reply] = replies
+    assert (reply.is_error, reply.completed, reply.paused) == (False, False, False)
+    assert "Nothing was run: call refund_order again in 45 s with " in reply.text
+    assert str(structure(reply)["running_until"]) in reply.text
+    assert reply.next == [{"tool": "refund_order", "arguments": {"task_id": run.task_id}}]
+    assert len(client.calls("refund")) == 2
 
 
 def test_a_call_with_an_ended_task_shows_its_outcome_and_runs_nothing(baton: Connect) -> None:
@@ -228,6 +266,19 @@ def test_a_call_with_an_ended_task_shows_its_outcome_and_runs_nothing(baton: Con
     assert (reply.steps["refund"], reply.completed) == ("failed", True)
     assert client.call_workflow("refund_order", task=cancelled_task).text.startswith("This task is cancelled;")
     assert len(client.calls("send_mail")) == 1
+
+
+def test_long_results_are_resources_and_the_structured_content_stays_small(baton: Connect) -> None:
+    client = baton(orders_server())
+    client.tool_returns("fetch_order", {"total": 1.0, "email": "k", "text": "x" * 50_000})
+    run = client.call_workflow("refund_order", ORDER)
+    note = structure(run)["results"]["fetch"]
+    assert note["bytes"] > 50_000
+    [_, link] = run.messages
+    assert link.content == {"type": "text", "text": f"Resource {note['uri']}: result of fetch"}
+    assert json.loads(client.read_resource(note["uri"]).text)["text"] == "x" * 50_000
+    assert structure(client.call_workflow("refund_order", task=run.task_id))["results"]["fetch"] == note
+    assert len(json.dumps(run.structured)) < 3_000
 
 
 def test_the_structure_matches_its_schema_and_has_the_text(baton: Connect) -> None:
