@@ -1,15 +1,17 @@
 """The writes of a run, decided on the current task."""
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton import ToolStep
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import StepStatus, TaskRecord
-from mcp_baton.tasks.store import StepWrite
+from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord
+from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.step_run import StepRun
 from tests.fakes import task_of
@@ -81,3 +83,28 @@ def test_the_pause_reason_matches_the_written_state(
     batch = run_batch(task(statuses, stored_pause), (), pauses, no_variables(), last=is_last)
 
     assert batch.pauses == expected
+
+
+NEXT = Workflow(name="w", description="d", steps=[ToolStep(name, tool=f"do_{name}") for name in "xba"])
+
+
+def batch_after_move(current: TaskRecord, pause: PauseReason | None = None, **outcomes: Outcome) -> Batch:
+    """Return the batch of a run with the next definition that read the task with the previous one."""
+    step_traces = [StepRun(step, {}, (), outcomes[step.name]) for step in NEXT.steps if step.name in outcomes]
+    move = Move(WORKFLOW.fingerprint, NEXT)
+    return run_batch(current, step_traces, (pause,) if pause else (), no_variables(), last=True, move=move)
+
+
+def with_definition(definition: Workflow, task: TaskRecord) -> TaskRecord:
+    return replace(task, definition=definition.fingerprint)
+
+
+def test_a_move_writes_the_new_steps_and_deletes_the_data_of_removed_ones() -> None:
+    current = with_definition(WORKFLOW, task("cfp", LATE_C))
+
+    batch = batch_after_move(current, LATE_B, x=Succeeded(1))
+
+    assert batch.variables == {PROGRESS: NEXT.progress([PENDING, FAILED, COMPLETED])}
+    assert batch.steps == (StepWrite(0, "x", PENDING, COMPLETED, 1),)
+    assert (batch.removed, batch.definition) == (frozenset({"_workflow.result.c"}), NEXT.fingerprint)
+    assert batch.pauses == (LATE_B.to_json(),)

@@ -462,3 +462,30 @@ def test_only_the_element_without_the_field_fails() -> None:
     assert run.pause.failed_items == [
         {"index": 1, "error": "no value for 'to': the element has no 'email'"},
     ]
+
+
+def test_finished_elements_are_stored_if_the_time_runs_out(make_client: MakeClient) -> None:
+    sites, clock = Sites(), Clock()
+    client = make_client(sites.server, remaining_ms=clock)
+    sites.during_call["b"] = lambda: setattr(clock, "ms", 1_500)
+    run = client.call_tool("report")
+    first_calls, values = sites.calls(), client.variables(run.task_id)
+    clock.ms = 30_000
+    client.call_tool("report", {"task_id": run.task_id})
+
+    assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
+    assert first_calls == ["a", "b"]
+    assert values[ITEMS] == ["hello a", "hello b", None]
+    assert sites.calls() == ["c"]
+
+
+def test_the_elements_are_stored_even_if_none_of_them_has_a_result(make_client: MakeClient) -> None:
+    sites, clock = Sites(), Clock()
+    client = make_client(sites.server, remaining_ms=clock)
+    sites.down_sites = {"a"}
+    sites.during_call["a"] = lambda: setattr(clock, "ms", 5_500)
+
+    run = client.call_tool("report")
+
+    assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
+    assert client.variables(run.task_id)[ITEMS] == [None, None, None]

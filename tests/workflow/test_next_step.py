@@ -229,6 +229,17 @@ def test_a_refused_continuation_is_made_again_after_the_approval(baton: Connect,
     assert follow(client, block_of(continuation).replace("}: the server", "} the server")).completed
 
 
+def test_a_prompt_that_does_not_name_its_task_lists_the_calls_after_the_approval(baton: Connect, era: Era) -> None:
+    client = baton(guarded_server(task_ids="meta"), era=era)
+    kim = client.as_owner("kim", scopes=["refunds"])
+    run = client.get_prompt("refund_order", {"order_id": "A-17"})
+
+    assert '\n\nAfter the approval, make these tool calls:\n\n1. Call refund with {"order_id": "A-17", ' in run.handoff
+    kim.approve(run.pause.approval_id)
+    assert client.call_tool("refund", AMOUNT, task=run.task_id).recorded
+    assert "2. Call send_mail with" in run.handoff
+
+
 def test_an_interrupted_task_suggests_that_the_server_continues_and_not_what_an_older_pause_needed(
     baton: Connect, era: Era
 ) -> None:
