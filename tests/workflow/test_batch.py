@@ -108,3 +108,9 @@ def test_a_move_writes_the_new_steps_and_deletes_the_data_of_removed_ones() -> N
     assert batch.steps == (StepWrite(0, "x", PENDING, COMPLETED, 1),)
     assert (batch.removed, batch.definition) == (frozenset({"_workflow.result.c"}), NEXT.fingerprint)
     assert batch.pauses == (LATE_B.to_json(),)
+
+
+def test_a_removed_step_that_a_continuation_completed_keeps_its_result() -> None:
+    batch = batch_after_move(with_definition(WORKFLOW, task("cpc")), LATE_B)
+
+    assert batch.removed == frozenset()

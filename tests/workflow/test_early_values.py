@@ -191,3 +191,35 @@ def test_a_run_goes_on_with_the_result_of_a_call_that_completes_the_step_at_whic
         client.during("note", lambda: client.call_tool("pay", {"amount": 5, "task_id": flow(client)}))
         run = client.call_workflow("refund", {})
         assert (run.completed, client.calls("note")[-1]) == (True, {"text": "paid 5"})
+
+
+@pytest.mark.parametrize("is_resumed", [False, True], ids=["in its run", "after a resume"])
+@pytest.mark.parametrize(
+    ("answer", "hours", "reason"),
+    [
+        (True, 2.1, "no callback came within 2 hours"),
+        (False, 0, 'its condition "sure == true" is false'),
+    ],
+)
+def test_the_messages_say_why_a_wait_was_skipped(answer: bool, hours: float, reason: str, *, is_resumed: bool) -> None:
+    server = Server("ci")
+
+    @server.tool
+    def note(text: str) -> str:
+        """Note something."""
+        return text
+
+    @server.workflow
+    def release() -> None:
+        """Release a branch."""
+        sure = ask_model("sure", "Sure?", returns=bool)
+        wait_for_callback("build", int, within=timedelta(hours=2), on_timeout="skip", when=sure)
+        step(note)(text=ask_model("text", "Which text?"))
+
+    with connect(server) as client:
+        run = client.call_workflow("release", {"answers": {"sure": answer}})
+        client.clock.advance(hours * 3_600)
+        messages = client.resume(run.task_id).text
+        if is_resumed:
+            messages = client.resume(run.task_id).text
+        assert f"Step 'build' is skipped: {reason}." in messages

@@ -15,6 +15,13 @@ from mcp_baton.workflow.stored_calls import DIGEST, MAX_STORED_CALL_BYTES, resto
 LONG = "x" * 9_000
 
 
+def test_arguments_of_up_to_8_kb_are_stored_unchanged() -> None:
+    call: JsonObject = {"text": "x" * (MAX_STORED_CALL_BYTES - 11)}
+
+    assert len(dumps(call)) == MAX_STORED_CALL_BYTES
+    assert stored_call(call) == call
+
+
 def test_very_many_arguments_are_stored_as_one_digest() -> None:
     call: JsonObject = {f"a{number}": "x" * 100 for number in range(1_000)}
     stored_arguments = stored_call(call)

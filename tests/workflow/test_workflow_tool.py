@@ -235,6 +235,19 @@ def test_a_task_of_another_workflow_is_refused_and_the_error_names_its_tool(bato
     assert client.call_workflow("refund_order", task=run.task_id).completed
 
 
+def test_a_changed_workflow_names_the_changed_completed_steps(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused_run(client)
+    steps = [
+        ToolStep("fetch", tool="fetch_order", arguments={"order_id": constant("B")}),
+        ToolStep("refund", tool="refund"),
+    ]
+    result = client.deployed(orders_server(steps=steps)).call_workflow("refund_order", task=run.task_id)
+    assert result.is_error
+    assert "in steps that it has completed: fetch, policy. Nothing was run" in result.text
+    assert client.call_workflow("refund_order", task=run.task_id).completed
+
+
 def test_a_call_with_a_task_that_another_run_holds_must_be_repeated_later(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused_run(client)

@@ -116,6 +116,14 @@ def test_a_custom_validator_decides_whether_null_is_valid() -> None:
     assert workflow_tool_of(Annotated[Any, AfterValidator(lambda value: value)]).without_null == frozenset()
 
 
+@pytest.mark.parametrize("options", [{"durable": False}, {"tool": False}])
+def test_a_workflow_without_a_tool_may_have_a_tools_name(options: dict[str, Any]) -> None:
+    server = server_of({}, **options)
+    server.tool(name="flow")(lambda: None)
+    server.check()
+    assert (server.full_view.workflow_tool("flow"), server.full_view.workflow_tool_names) == (None, [])
+
+
 @pytest.mark.parametrize(("name", "target"), [("outer", "flow"), ("flow", "flow"), ("outer", "outer")])
 def test_a_step_cannot_call_a_workflow(name: str, target: str) -> None:
     server = server_of({})
