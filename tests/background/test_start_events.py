@@ -187,6 +187,16 @@ def test_an_event_whose_task_the_owner_has_cancelled_does_not_start_again(unconf
     assert client.send_event(event()) == {"id": "e-1", "taskId": job_id, "outcome": "repeated"}
 
 
+def test_a_refused_delivery_with_other_arguments_confirms_the_start(unconfirmed: tuple[Client, str]) -> None:
+    client, job_id = unconfirmed
+    with pytest.raises(EventError, match="other arguments"):
+        client.send_event(event(arguments={"order": "B"}))
+    client.clock.advance(6 * DAY)  # the task is gone
+    with pytest.raises(EventError, match="other arguments"):
+        client.send_event(event(arguments={"order": "B"}))
+    assert client.send_event(event()) == {"id": "e-1", "taskId": job_id, "outcome": "repeated"}
+
+
 def test_other_arguments_start_the_workflow_if_the_first_delivery_died_before_it_started(client: Client) -> None:
     with client.killed_after("UpdateItem"):
         client.send_event(event(arguments={"order": "B"}))

@@ -69,7 +69,7 @@ MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = mcp_task.task_view, view.run_meta, RetryPolicy.pause_s
 _suspend = waiting.suspend
 _outbox_entry, _not_written = items.outbox_entry, RunWriter._not_written  # noqa: SLF001
-_job_of, _was_started = creating.new_job, start_events._was_started  # noqa: SLF001
+_job_of, _has_task = creating.new_job, start_events._has_task  # noqa: SLF001
 _begin, _new_task, _answer_repeated = DynamoDBStartStore.begin, new_task, workflow_tools._answer_repeated  # noqa: SLF001
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
@@ -287,14 +287,14 @@ def _timed_after_read(starter: Starter, start: Start) -> TaskRecord | None:
     return task
 
 
-def _started_after_read(store: TaskStore, event: StartEvent, found: Start, call: str) -> bool:
+def _looked_after_read(store: TaskStore, event: StartEvent, found: Start) -> bool:
     """Take the time after the read of the task."""
     try:
         store.get(event.owner, found.task_id)
     except TaskNotFound:
-        if store.now_ms() >= found.until_ms and not found.created:
+        if store.now_ms() >= found.until_ms:
             return False
-    return _was_started(store, event, found, call)
+    return _has_task(store, event, found)
 
 
 def _job_with_own_id(*args: Any, **spec: Any) -> NewTask:
@@ -526,13 +526,13 @@ MUTANTS = (
         patched("other arguments are repeated", WorkflowTool, canonical=lambda *_: {}),
         patched("an event is not confirmed", DynamoDBStartStore, confirm=lambda *_: None),
         patched("an event is known for an hour", start_events, REPEATS_KNOWN_MS=3_600_000),
-        patched("each start has started its event", start_events, _was_started=lambda *_: True),
+        patched("each start has started its event", start_events, _has_task=lambda *_: True),
         patched("a cancelled event starts again", start_events, TOO_LATE=None, is_rare=True),
         patched("an event of an unknown outcome is forgotten", start_events, OutcomeUnknown=Unknown, is_rare=True),
         patched(
             "a start of an event is judged by a late clock",
             start_events,
-            _was_started=_started_after_read,
+            _has_task=_looked_after_read,
             is_rare=True,
         ),
     ),

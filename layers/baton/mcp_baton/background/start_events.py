@@ -85,9 +85,14 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
     start = Start(store.new_task_id(), store.now_ms(), lease_end(store, exchange.remaining_ms), call)
     earlier = None
     while (found := store.starts.begin(request.owner, key, start, earlier, REPEATS_KNOWN_MS)) is not None:
-        if _was_started(store, request, found, call):
+        if found.created or _has_task(store, request, found):
             if not found.created:
+                # Also if this delivery has other arguments: the next one may come when the task is gone.
                 store.starts.confirm(key, found)
+            if found.call != call:
+                raise EventError(
+                    f"`{START}.id`: an event with the id {request.id!r} has started this workflow with other arguments"
+                )
             logger.info(
                 "task %s: the event %r has started the workflow %s before", found.task_id, request.id, request.workflow
             )
@@ -109,24 +114,12 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
     return {"id": request.id, "taskId": job.task_id, "outcome": "started"}
 
 
-def _was_started(store: TaskStore, event: StartEvent, found: Start, call: str) -> bool:
-    """Whether an earlier delivery has started the workflow; otherwise it died before that.
+def _has_task(store: TaskStore, event: StartEvent, found: Start) -> bool:
+    """Whether an earlier delivery has created its task, and not cancelled it again; otherwise it died before that.
 
     Raises:
-        EventError: the earlier event had other arguments.
         StillStarting: the earlier delivery may still create the task.
     """
-    if not found.created and not _has_task(store, event, found):
-        return False
-    if found.call != call:
-        raise EventError(
-            f"`{START}.id`: an event with the id {event.id!r} has started this workflow with other arguments"
-        )
-    return True
-
-
-def _has_task(store: TaskStore, event: StartEvent, found: Start) -> bool:
-    """Whether an earlier delivery has created its task, and not cancelled it again."""
     # The time is taken before the read: this delivery may stand still after it, and the task be created meanwhile.
     now_ms = store.now_ms()
     try:
