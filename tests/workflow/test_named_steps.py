@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Literal
+from urllib.parse import quote
 
 import pytest
 
@@ -27,6 +28,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.testing import Client, JsonRpcError, Result, connect
 
 RESULT, EXTRA = "_workflow.result.", "_workflow.extra."
+ODD_NAME = "mail/to 100% é\u2028"
 
 
 class Post:
@@ -364,3 +366,105 @@ def test_a_bare_call_that_is_no_element_says_which_elements_are_open() -> None:
         ids = f'"{task.id}/all/1", "{task.id}/all/2"'
         assert f"A call of an element of step 'all' names it by task_id: {ids}." in result.text
         assert "names it by" not in task.mail("eve", "other").text
+
+
+def test_the_suggested_calls_name_their_steps_and_work_as_they_are() -> None:
+    post = Post([FETCH, missing(ODD_NAME), mail("last")])
+    with connect(post.server) as client:
+        run = client.call_workflow("write")
+        named = f"{run.task_id}/{quote(ODD_NAME, safe='')}"
+        assert f'"task_id": "{named}"' in run.text
+        [call, resume] = run.next
+        assert call == {"tool": "mail", "arguments": {"to": "<missing: to>", "task_id": named}}
+        meta: Any = client.request("tasks/get", {"taskId": run.task_id}, {"mcp-baton/next": True})["_meta"]
+        assert meta["mcp-baton/next"][0]["task_id"] == named
+        client.call_tool("mail", {**call["arguments"], "to": "eve"})
+        assert client.call_workflow("write", resume["arguments"]).completed
+        assert client.task(run.task_id).variables[f"{RESULT}{ODD_NAME}"] == "mailed eve"
+
+
+def test_two_calls_that_name_one_step_at_once_are_both_made_and_the_last_one_stays() -> None:
+    with begun(missing("first"), missing("second")) as (post, client, task):
+        client.during("mail", lambda: task.mail("inner", "first"))
+        assert task.mail("outer", "first").recorded
+        assert (task.result("first"), task.statuses) == ("mailed outer", ["completed", "completed", "pending"])
+        assert len(set(post.keys)) == 2
+
+
+def test_the_named_step_and_the_arguments_decide_the_key() -> None:
+    with begun(missing("first"), missing("second"), broken=["eve"]) as (post, client, task):
+        for name, to in [("first", "eve"), ("first", "eve"), ("second", "eve"), ("first", "joe")]:
+            task.mail(to, name)
+        client.cancel(task.id)
+        task.mail("eve", "first")
+        first, again, second, joe, late = post.keys
+        assert first == again == late
+        assert len({first, second, joe}) == 3
+
+
+def test_each_element_has_a_key_of_its_own() -> None:
+    with begun(LIST, broken=["bob", "carl"]) as (post, _, task):
+        for name in ("all/1", "all/1", "all/2"):
+            task.mail("bob", name)
+        first, again, other = post.keys
+        assert first == again != other
+
+
+def test_a_skipped_step_takes_no_call() -> None:
+    skipped = mail("first", when=step_output("fetch", "total") > 100)
+    with begun(skipped, missing("second")) as (_, _, task):
+        assert "Recorded as an extra call, not as a step" in task.mail("first", "first").text
+        assert (task.statuses, task.variables[f"{EXTRA}mail"]) == (["completed", "skipped", "pending"], "mailed first")
+
+
+def test_a_call_settles_a_step_whose_condition_has_no_value_when_it_is_its_turn() -> None:
+    undecided = mail("first", when=step_output("fetch", "missing") > 1)
+    with begun(undecided, mail("last"), broken=["fetch"]) as (post, _, task):
+        task.mail("eve", "first")
+        post.broken.clear()
+        run = task.resume()
+        assert (run.pause.type, run.pause.step) == ("unresolvableParams", "first")
+        assert run.next[0]["arguments"]["task_id"] == f"{task.id}/first"
+        task.mail("eve", "first")
+        assert task.resume().completed
+        assert task.result("first") == "mailed eve"
+
+
+def test_only_in_needs_the_turn_of_the_named_step() -> None:
+    with begun(missing("first"), missing("second"), only_in=["write"]) as (post, _, task):
+        early = task.mail("eve", "second")
+        assert (early.is_error, early.recorded, post.keys) == (True, False, [])
+        assert task.mail("eve", "first").recorded
+        assert task.mail("eve", "first").is_error  # it is completed
+        assert task.mail("eve", "second").recorded
+        assert task.resume().completed
+
+
+def test_a_call_names_a_step_of_a_workflow_in_the_background() -> None:
+    post = Post([FETCH, missing("first"), missing("second"), mail("last")], background=True)
+    with connect(post.server) as client:
+        call = client.start_task("write", {}).wait()
+        task = Task(client, str(call.result.meta["task_id"]))
+        assert call.result.meta["task_status"] == "working"
+        for name in ("second", "first"):
+            assert task.mail(f"of {name}", name).recorded
+        assert (task.result("first"), task.result("second")) == ("mailed of first", "mailed of second")
+        last_call = client.start_task("write", {"task_id": f"{task.id}/first"}).wait()
+        assert last_call.result.meta["task_status"] == "completed"
+
+
+def test_a_step_that_is_removed_during_its_call_leaves_an_extra_call() -> None:
+    with begun(missing("first"), missing("second")) as (post, client, task):
+        other = client.deployed(post.deployed([FETCH, missing("second")]))
+        client.during("mail", lambda: other.call_workflow("write", task=task.id))
+        assert task.mail("eve", "first").recorded
+        assert (task.statuses, task.variables[f"{EXTRA}mail"]) == (["completed", "pending"], "mailed eve")
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+def test_calls_name_parallel_steps_in_any_order(parallel: int) -> None:
+    names = ["second", "last", "first"]
+    with begun(missing("first"), missing("second"), mail("last"), parallel=parallel) as (_, _, task):
+        assert all(task.mail(f"of {name}", name).recorded for name in names)
+        assert [task.result(name) for name in names] == [f"mailed of {name}" for name in names]
+        assert task.resume().completed
