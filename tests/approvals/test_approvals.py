@@ -766,3 +766,69 @@ def test_no_approval_is_requested_in_the_last_moment_of_a_task(baton: Connect) -
     for _ in range(3):
         client.clock.advance(3_600)
         assert client.call_tool("pay", CALL, task=task_id).is_error
+
+
+def test_a_repeated_continuation_needs_another_approval(baton: Connect, era: Era) -> None:
+    bank = Bank()
+    client = baton(bank.server, era=era)
+    run = client.call_workflow("refund", ORDER)
+    approve_all(client)
+    client.call_tool("pay", CALL, task=run.task_id)
+    second_call = client.call_tool("pay", CALL, task=run.task_id)
+
+    assert (second_call.is_error, len(waiting_ids(client)), bank.amounts) == (True, 1, [250.0])
+
+
+def test_an_expired_approval_cannot_be_decided_or_used_and_is_requested_again(baton: Connect) -> None:
+    client = baton(Bank().server)
+    run = client.call_workflow("refund", ORDER)
+    [first] = waiting_ids(client)
+    client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
+    with pytest.raises(Exception, match="HTTP 410"):
+        kim(client).approve(first)
+    paused_run = client.call_workflow("refund", task=run.task_id)
+    [second] = waiting_ids(client)
+
+    assert (paused_run.pause and paused_run.pause.type, first != second) == ("approvalRequired", True)
+
+
+def test_an_approved_call_cannot_run_after_the_expiry(baton: Connect) -> None:
+    bank = Bank()
+    client = baton(bank.server)
+    client.call_tool("pay", CALL)
+    approve_all(client)
+    client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
+
+    assert "waits for an approval" in client.call_tool("pay", CALL).text
+    assert (bank.payments, len(waiting_ids(client))) == ([], 1)
+
+
+def test_the_resume_of_a_run_that_died_before_it_stored_the_outcome_uses_the_same_approval(baton: Connect) -> None:
+    bank, client, run = approved_run(baton)
+    with client.killed_after("pay"):
+        client.call_workflow("refund", task=run.task_id)
+    client.clock.advance(60)
+
+    assert client.call_workflow("refund", task=run.task_id).completed
+    assert len({key for _, _, key in bank.payments}) == 1
+    assert bank.amounts == [250.0, 250.0]
+
+
+def test_one_approval_lets_one_of_many_simultaneous_calls_run(baton: Connect) -> None:
+    bank = Bank()
+    client = baton(bank.server)
+    client.call_tool("pay", CALL)
+    approve_all(client)
+    with ThreadPoolExecutor(16) as threads:
+        results = list(threads.map(lambda _: client.call_tool("pay", CALL), range(64)))
+
+    assert (sum(not result.is_error for result in results), len(bank.payments)) == (1, 1)
+
+
+def test_a_task_has_at_most_twenty_waiting_approvals(baton: Connect) -> None:
+    client = baton(Bank().server)
+    run = client.call_workflow("refund", ORDER)
+    results = [client.call_tool("pay", {**CALL, "amount": amount}, task=run.task_id) for amount in range(20)]
+
+    assert len(waiting_ids(client)) == 20
+    assert "20 approvals of this task wait already" in results[-1].text

@@ -479,3 +479,31 @@ def test_each_step_of_a_workflow_of_guarded_steps_needs_its_own_approval(baton: 
     resumed_run = client.call_workflow("refund", task=run.task_id)
 
     assert (resumed_run.pause and resumed_run.pause.step, payments) == ("b", ["a"])
+
+
+@pytest.mark.parametrize("answer", [{"ok": True}, "accept", {"decision": "approve"}])
+def test_a_client_that_answers_every_elicitation_approves_nothing(baton: Connect, era: Era, answer: Any) -> None:
+    calls = list[str]()
+    server = Server("bank")
+
+    @server.tool(approval=Approval("refunds"))
+    def pay(ctx: Context) -> str:
+        ctx.elicit("ok", "Pay?", {"type": "object", "properties": {"ok": {"type": "boolean"}}})
+        calls.append("pay")
+        return "paid"
+
+    client = baton(server, era=era)
+    client.answers({"ok": answer})
+    for _ in range(3):
+        assert client.call_tool("pay").is_error
+    assert calls == []
+
+
+def test_an_approval_covers_one_owner(baton: Connect) -> None:
+    bank = Bank()
+    client = baton(bank.server)
+    client.call_tool("pay", CALL)
+    approve_all(client)
+
+    assert client.as_owner("eve").call_tool("pay", CALL).is_error
+    assert bank.payments == []

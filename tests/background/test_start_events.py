@@ -266,3 +266,25 @@ def test_a_question_to_the_user_pauses_the_workflow_for_its_owner(client: Client
     run = client.call_workflow("ask", {"answers": {"which": "B"}}, task=paused.task_id)
     assert run.completed
     assert client.calls("charge") == [{"order": "B"}]
+
+
+def test_a_killed_worker_does_not_repeat_a_tool_that_is_not_idempotent() -> None:
+    server = Server("shop")
+
+    @server.tool(task="optional", idempotent=False)
+    def charge(order: str) -> str:
+        """Charge a card."""
+        return order
+
+    @server.workflow
+    def settle(order: str) -> None:
+        """Settle an order."""
+        step(charge)(order=order)
+
+    with connect(server, workers="by hand") as client:
+        task_id = str(client.send_event(event())["taskId"])
+        with client.killed_after("charge"):
+            client.run_worker()
+        client.clock.advance(600)
+        assert client.task(task_id).status == "failed"
+        assert len(client.calls("charge")) == 1

@@ -171,3 +171,22 @@ def test_a_sweep_that_cannot_read_the_index_counts_an_error(jobs: Background, ta
     with unreachable(table.client, "Query"):
         assert measured_sweep(jobs, telemetry) == NOTHING
     assert [measurement.metric for measurement in telemetry.take().measurements] == [STORE_ERRORS]
+
+
+def test_sweeps_do_not_touch_a_task_that_a_worker_holds(jobs: Background, script: Script) -> None:
+    jobs.begin("report")
+    event = jobs.queue.events[0]
+    reports = list[object]()
+    jobs.time.s += 31
+    script.meanwhile["report"] = lambda: reports.append(jobs.sweep())
+    assert jobs.work(event) == "completed"
+    assert (reports, script.take()) == ([{"looked": 1, "woken": 0}], ["report"])
+
+
+def test_a_task_whose_workers_die_three_times_fails(jobs: Background) -> None:
+    task = jobs.begin("report")
+    for _ in range(3):
+        jobs.kill()
+        jobs.time.s += 130
+        jobs.sweep()
+    assert (jobs.head(task), jobs.queue.events) == (("failed", 3, 3), [])

@@ -16,6 +16,7 @@ from mcp_baton import (
     Context,
     Server,
     Settings,
+    ToolError,
     ToolStep,
     Wait,
     Workflow,
@@ -423,3 +424,31 @@ def test_the_reply_after_a_timeout_suggests_no_further_call(client: Client) -> N
     run = client.resume(task)
     assert run.next == []
     assert "release" not in run.text.partition("timed out")[2]
+
+
+def test_a_callback_for_a_skipped_step_is_refused() -> None:
+    server = Server("maybe")
+
+    @server.tool
+    def request(ctx: Context) -> bool:
+        """Create the callback's address, and return that no callback is needed."""
+        ctx.callback_url("paid")
+        return False
+
+    @server.tool
+    def fails() -> None:
+        """Fail."""
+        raise ToolError("so it is")
+
+    @server.workflow
+    def pay() -> None:
+        """Pay."""
+        needs_callback = step(request)()
+        wait("paid", int, within=HOURS, when=needs_callback == True)  # noqa: E712
+        step(fails)()
+
+    with connect(server) as client:
+        task = str(client.call_workflow("pay").task_id)
+        assert client.task(task).steps["paid"] == "skipped"
+        with pytest.raises(BatonError, match="HTTP 410"):
+            client.send_callback(task, "paid", 1)

@@ -1,5 +1,7 @@
 """Steps that call a tool for each element of a list (docs/workflows.md, Lists)."""
 
+import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypedDict
@@ -489,3 +491,63 @@ def test_the_elements_are_stored_even_if_none_of_them_has_a_result(make_client: 
 
     assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
     assert client.variables(run.task_id)[ITEMS] == [None, None, None]
+
+
+def test_an_empty_list_completes_the_step() -> None:
+    sites = Sites()
+    sites.found_sites = []
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+
+        assert run.completed
+        assert variables(client, run.task_id)["_workflow.result.notify"] == []
+    assert sites.calls() == []
+
+
+def test_the_handoff_has_one_call_for_each_open_element_and_each_call_is_recorded() -> None:
+    sites = Sites()
+    sites.down_sites = {"a", "c"}
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+        calls = [json.loads(text) for text in re.findall(r"Call notify with (.*)", run.text)]
+        sites.down_sites = set()
+        texts = [client.call_tool("notify", call).text for call in calls]
+        state = client.task(run.task_id)
+        last_run = client.call_workflow("report", task=run.task_id)
+        values = variables(client, run.task_id)
+
+    assert [call["to"] for call in calls] == ["a", "c"]
+    assert [call["tool"] for call in run.next] == ["report"]  # the failed calls would fail again
+    assert "2 of 3 calls failed; the call for element 0" in run.text
+    assert "Recorded as a call of step 'notify': 2 of its 3 elements have results" in texts[0]
+    assert "Recorded as step 'notify'" in texts[1]
+    assert state.steps["notify"] == "completed"
+    assert not state.paused
+    assert last_run.completed
+    assert values["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+
+
+def test_a_pause_says_that_one_element_has_failed_and_another_one_has_no_approval() -> None:
+    server = Server("s")
+
+    @server.tool(approval=Approval("people", message="Mail {to}?"))
+    def mail(to: str) -> str:
+        """Mail a person."""
+        raise ToolError(f"{to} has no mailbox")
+
+    @server.workflow
+    def write() -> None:
+        """Write to two people."""
+        step(mail, each=["a", "b"])(to=item())
+
+    with connect(server, owner="kim") as client:
+        run = client.call_workflow("write")
+        people = client.as_owner("ada", scopes=["people"])
+        [approval] = [entry for entry in people.approvals() if entry["arguments"] == {"to": "a"}]
+        people.approve(approval["approvalId"])
+        second_run = client.call_workflow("write", task=run.task_id)
+
+    assert second_run.pause.error == (
+        "1 of 2 calls failed; the call for element 0: a has no mailbox; 1 more was not made without approval"
+    )
+    assert (second_run.pause.failed_count, second_run.pause.unapproved_count) == (1, 1)

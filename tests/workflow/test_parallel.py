@@ -287,3 +287,19 @@ def test_a_pause_lists_questions_whose_values_other_steps_have_given_meanwhile()
         run = client.call_workflow("flow", {"key": "A"})
         reason: Any = run.meta["pause_reason"]
         assert [question["name"] for question in reason["questions"]] == ["first", "second"]
+
+
+@pytest.mark.parametrize("parallel", [1, 8])
+def test_a_step_that_cannot_continue_blocks_only_the_steps_that_need_it(parallel: int) -> None:
+    meeting = Meeting()
+    meeting.errors = {"b": 1, "c": 1}
+    meeting.add(work("a"), work("b"), work("of_b", "b"), work("c"), work("of_a", "a"), parallel=parallel)
+    with connect(meeting.server) as client:
+        run = client.call_workflow("flow")
+        second_run = client.call_workflow("flow", task=run.task_id)
+
+    expected = {"a": "completed", "b": "failed", "of_b": "pending", "c": "failed", "of_a": "completed"}
+    sequential = {"a": "completed", "b": "failed", "of_b": "pending", "c": "pending", "of_a": "pending"}
+    assert run.steps == (sequential if parallel == 1 else expected)
+    assert (run.pause.type, run.pause.step) == ("toolError", "b")
+    assert second_run.completed == (parallel == 8)

@@ -9,7 +9,14 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Server, ToolError, ask_model, ask_user, step
+from mcp_baton import (
+    Approval,
+    Server,
+    ToolError,
+    ask_model,
+    ask_user,
+    step,
+)
 from mcp_baton.exceptions import OutcomeUnknown, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.stores import DynamoDBStore
@@ -553,3 +560,38 @@ def test_eight_equal_calls_at_once_start_one_task() -> None:
             task_ids = {result["_meta"]["task_id"] for result in results}  # type: ignore[index,call-overload]
             assert len(task_ids) == 1
         assert len(client.calls("charge")) == 10
+
+
+def test_new_always_starts_a_task(client: Client) -> None:
+    slow(client)
+    call(client, order="A")
+    assert not is_repeat(call(client, order="A", task_id="new"))
+    assert len(client.calls("charge")) == 2
+
+
+def test_approvals_of_a_repeated_call_are_asked_for_once() -> None:
+    server = Server("shop")
+
+    @server.tool(approval=Approval("bosses"))
+    def refund(order: str) -> str:
+        """Refund an order."""
+        return order
+
+    @server.tool
+    def find(order: str) -> str:
+        """Find an order."""
+        return order
+
+    @server.workflow
+    def pay_back(order: str) -> None:
+        """Refund an order."""
+        step(refund)(order=step(find)(order=order))
+
+    with connect(server) as client:
+        boss = client.as_owner("boss", scopes=["bosses"])
+        client.during("find", lambda: client.clock.sleep(4))
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
+        client.wire.request("tools/call", request, {})
+        second, _ = client.wire.request("tools/call", request, {})
+        assert is_repeat(second)
+        assert len(boss.approvals()) == 1

@@ -116,3 +116,12 @@ def test_a_task_with_damaged_arguments_is_not_resumed(make_client: MakeClient, t
 
     assert "nothing was run" in client.get_prompt("refund_order", task=task_id).error["message"]
     assert "_workflow.result.fetch" not in client.variables(task_id)
+
+
+def test_a_task_of_another_workflow_is_refused(baton: Connect) -> None:
+    client = baton(orders_server())
+    task_id = paused_at(client, "refund")
+    # It is refused even if the workflows have the same steps.
+    with pytest.raises(JsonRpcError, match="-32602"):
+        client.get_prompt("second_flow", task=task_id)
+    assert calls(client) == [1, 1, 0]

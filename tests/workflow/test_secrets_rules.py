@@ -105,3 +105,17 @@ def test_the_values_that_a_call_has_in_place_of_secrets_are_hidden(
     }
 
     assert secrets_in_call(call, sources, {"pin"}).hide_text(text) == shown
+
+
+def test_a_secrets_placeholder_is_not_searched_for_secrets() -> None:
+    secrets = secrets_of({"secret"}, {"secret": "secret"}, {"secret": "secret"})
+
+    assert secrets.hide("a secret, a secret") == "a <secret secret>, a <secret secret>"
+
+
+def test_an_empty_secret_hides_nothing() -> None:
+    assert secrets_of({"pin"}, {"pin": ""}, {"pin": ""}).hide(["", "a"]) == ["", "a"]
+
+
+def test_a_secret_that_is_null_hides_nothing() -> None:
+    assert secrets_of({"pin"}, {"pin": "null"}, {"pin": None}).hide("null") == "null"

@@ -240,3 +240,28 @@ def test_a_call_that_asks_its_user_also_continues_with_other_steps(first: str) -
             client.clock.advance(70)
         assert call.status == "completed"
         assert {str(arguments["text"]) for arguments in client.calls("file")} == set(filed.values())
+
+
+def test_a_background_call_waits_for_each_stopped_step(client: Client, suspended: tuple[str, list[Any]]) -> None:
+    task_id, calls = suspended
+
+    assert told(client.task(task_id).pauses) == [STOPS[0], STOPS[2]]
+    for call in calls:
+        approval, callback = call.status_message.split("; ")
+        assert call.status == "working"
+        assert approval.startswith("waits for an approval of people until ")
+        assert callback.startswith("waits for a callback until ")
+        assert callback.endswith(" (step signed)")
+
+
+def test_a_denial_of_one_of_two_stopped_steps_ends_the_call(client: Client, suspended: tuple[str, list[Any]]) -> None:
+    task_id, calls = suspended
+    ada = client.as_owner("ada", scopes=["people"])
+
+    ada.deny(ada.approvals()[0]["approvalId"], reason="too much")
+    client.clock.advance(70)
+
+    assert [(call.status, call.result.is_error) for call in calls] == [("completed", True)] * 2
+    assert told(client.task(task_id).pauses) == [("approvalDenied", "pay"), STOPS[2]]
+    assert "too much" in calls[0].result.text
+    assert "waits for a callback" in calls[0].result.text

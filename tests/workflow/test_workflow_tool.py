@@ -433,3 +433,11 @@ def test_a_prompt_that_names_two_tasks_is_refused(baton: Connect) -> None:
     first_run, second_run = paused_run(client), paused_run(client)
     with pytest.raises(JsonRpcError, match="keep one of them"):
         client.get_prompt("refund_order", {"task_id": first_run.task_id}, second_run.task_id)
+
+
+def test_prompt_and_tool_continue_each_others_tasks(baton: Connect) -> None:
+    client = baton(orders_server())
+    client.tool_raises("refund", "no", times=2)
+    prompt_run, tool_run = client.get_prompt("refund_order", ORDER), client.call_workflow("refund_order", ORDER)
+    assert client.call_workflow("refund_order", task=prompt_run.task_id).completed
+    assert client.resume(tool_run.task_id).completed
