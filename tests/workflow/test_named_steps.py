@@ -468,3 +468,10 @@ def test_calls_name_parallel_steps_in_any_order(parallel: int) -> None:
         assert all(task.mail(f"of {name}", name).recorded for name in names)
         assert [task.result(name) for name in names] == [f"mailed of {name}" for name in names]
         assert task.resume().completed
+
+
+def test_a_reply_to_a_bare_call_names_the_first_open_elements_and_counts_the_others() -> None:
+    people: list[Json] = [f"person {number}" for number in range(8)]
+    of_people = ListStep("all", tool="mail", arguments={"to": item()}, each=constant(people))
+    with begun(of_people, broken=[str(person) for person in people]) as (_, _, task):
+        assert f'"{task.id}/all/3", "{task.id}/all/4" and 3 more.' in task.mail("eve").text
