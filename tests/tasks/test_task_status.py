@@ -1,6 +1,7 @@
 """What clients see of a running background task: its message, the poll interval, lists, and its result
 (docs/background.md, Status and polling)."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -80,8 +81,13 @@ def test_a_report_is_written_while_the_tool_runs_and_renews_the_claim(
 
     def check_claim() -> None:
         claim_ends.append(claimed_until())
-        while table.item(task).get("status_message") != {"S": "3/3: counting"}:
-            jobs.time.s += 1
+        # Slowly, so that the request's thread can write before the invocation's time is over. And not for ever, because
+        # an abandoned thread would send requests during other tests.
+        for _ in range(2_000):
+            if table.item(task).get("status_message") == {"S": "3/3: counting"}:
+                break
+            jobs.time.s += 0.1
+            time.sleep(0.005)
         claim_ends.append(claimed_until())
 
     reports.last = check_claim
