@@ -360,8 +360,8 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "a decision is lost when a new definition no longer has the step in which an argument is secret",
-        "An approval covers a call of a step and this step's definition (docs/approvals.md, What an approval covers): "
-        "a change of another step is none of it.",
+        "An approval covers one call and its step's definition (docs/approvals.md, What an approval covers). "
+        "A change of another step does not end it.",
         Plan(
             [
                 Line("s1", tool="t0"),

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 type Json = str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None
 type JsonObject = Mapping[str, Json]
@@ -84,19 +83,10 @@ def _parse_float(text: str) -> float:
     return number
 
 
-def _encoder(comma: str, colon: str, *, sort_keys: bool = False) -> Callable[[object], str]:
-    # `JSONEncoder.encode` makes this encoder in each call, which takes four times as long as to write a small object.
-    # Without the check for circles, one is nested too deep.
-    default = json.JSONEncoder().default
-    make: Any = getattr(json.encoder, "c_make_encoder")  # noqa: B009 - typeshed does not have it
-    encode = make(None, default, json.encoder.encode_basestring, None, colon, comma, sort_keys, False, False)
-    return lambda value: "".join(encode(value, 0))
-
-
-_compact = _encoder(",", ":")
-_spaced = _encoder(", ", ": ")
-_sorted = _encoder(",", ":", sort_keys=True)
-# `json.loads` creates a decoder for each call that has options.
+# `json.dumps` and `json.loads` create an encoder or decoder for each call that has options.
+_compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_spaced = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_sorted = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
 _STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_float)
 _BLANKS = (" ", "\t", "\n", "\r")
 

@@ -50,8 +50,8 @@ def step_key(task_id: str, step: str, arguments: Callable[[], JsonObject]) -> Ke
 
 
 def made_once[Made](make: Callable[[], Made]) -> Callable[[], Made]:
-    """A function that makes something on its first call, and returns the same again. Thread-safe. `functools.cache`
-    costs twenty times as much, and most of what is made for a request is never used."""
+    """A function that makes something on its first call, and returns the same again. Thread-safe. Most requests never
+    call it, and to make a `functools.cache` takes twenty times as long."""
     made: list[Made] = []
 
     def get() -> Made:
