@@ -43,19 +43,12 @@ MOST_READS = 20_000
 
 DAY_MS = 86_400_000
 
-type Known = Callable[[Task], str | None]
-
-
 LONGEST_S = 16 * 86_400.0
 """After this time the client ends the task, before it expires, seconds."""
 
 
 class Difference(AssertionError):
     """The package does something else than the model."""
-
-
-class Met(Exception):
-    """The plan has met a known difference. Raised with its name."""
 
 
 class VirtualClock(Clock):
@@ -102,20 +95,14 @@ def fast_connections() -> Iterator[None]:
         yield
 
 
-def drive(
-    plan: Plan, world: World, *, trace: Callable[[str], None] = lambda _: None, known: Known = lambda _: None
-) -> "Driver":
+def drive(plan: Plan, world: World, *, trace: Callable[[str], None] = lambda _: None) -> "Driver":
     """Run a plan in a world to its end.
-
-    Args:
-        known: Gives the name of the known difference that a task meets.
 
     Raises:
         Difference: the package does something else than the model, or the plan does not end.
-        Met: the plan meets a known difference.
     """
     with connected(plan, world) as (client, tools):
-        driver = Driver(client, plan, world, tools, trace, known)
+        driver = Driver(client, plan, world, tools, trace)
         driver.run()
         return driver
 
@@ -147,10 +134,8 @@ class Driver:
         world: World,
         tools: Tools,
         trace: Callable[[str], None],
-        known: Known,
     ) -> None:
         self.client, self.plan, self.world, self.tools, self.trace = client, plan, world, tools, trace
-        self.known = known
         self.people = client.as_owner("ada", scopes=["people"])
         self.rng = Random(world.seed)
         self.task = Task(plan, world, in_background=plan.way == "task")
@@ -315,15 +300,10 @@ class Driver:
 
     def run_model(self, now: float) -> None:
         self.tools.meanwhile = None
-        self.run_task(now, self.made_meanwhile)
+        self.task.run(now, self.made_meanwhile)
         self.made_meanwhile = None
         self.is_fresh, self.has_called = True, False
         self.catch_up()
-
-    def run_task(self, now: float, meanwhile: Line | None = None) -> None:
-        self.task.run(now, meanwhile)
-        if name := self.known(self.task):
-            raise Met(name)
 
     def catch_up(self) -> None:
         """Let a task in the background continue, at most a minute after what it waited for."""
@@ -338,7 +318,7 @@ class Driver:
         requests = len(self.task.requests)
         while is_alone and self.task.suspends and (due := self.task.due(began)) is not None and due <= now:
             began = due
-            self.run_task(due)
+            self.task.run(due)
         if len(self.task.requests) > requests and seconds < EXPIRY_S:
             self.advance(EXPIRY_S)
         if is_alone and self.task.suspends and (due := self.task.due(now)) is not None and due - now < SETTLE_S:

@@ -5,30 +5,21 @@ from copy import deepcopy
 from typing import Any
 
 from tests.model.code import code_of
-from tests.model.differences import known_difference
-from tests.model.driver import Difference, Known, Met, drive
+from tests.model.driver import Difference, drive
 from tests.model.plan import Approval, Line, Plan, Source, Tool, World
 
 MOST_TRIES = 150
 
 
-def difference(plan: Plan, world: World, known: Known = known_difference) -> str:
-    """Return the difference of a plan, or an empty text: there is none, or the plan has met a known one."""
-    return outcome(plan, world, known)[1]
-
-
-def outcome(plan: Plan, world: World, known: Known = known_difference) -> tuple[str, str]:
-    """Return the name of the known difference that a plan has met, and its difference. Each may be empty. An error of
-    the server or of the client is a difference, too."""
+def difference(plan: Plan, world: World) -> str:
+    """Return the difference of a plan, or an empty text. An error of the server or of the client is one, too."""
     try:
-        drive(plan, world, known=known)
-    except Met as met:
-        return met.args[0], ""
+        drive(plan, world)
     except Difference as error:
-        return "", str(error)
+        return str(error)
     except Exception as error:  # noqa: BLE001 - it is part of the report
-        return "", f"{type(error).__name__}: {error}"
-    return "", ""
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def kind_of(text: str) -> str:
