@@ -123,11 +123,13 @@ QUICK := tests/present tests/protocol tests/tools tests/transport tests/workflow
 test-quick: setup ## Run the tests of the main paths, in under a minute (ARGS="-x")
 	$(PYTEST) $(QUICK) -k "not ministack and not dynamodb_local" $(ARGS)
 
-# What takes too long for each change: tests marked `nightly`, such as cost tables; each removed guard; and new seeds.
+# What takes too long for each change: tests marked `nightly`, such as cost tables; each removed guard; 200 rounds of equal
+# calls on each engine; and new seeds.
 .PHONY: test-nightly
 test-nightly: setup-tests ## Run what runs each night, for about two hours
 	NIGHTLY=1 $(PYTEST) -m nightly
 	MUTANTS=every $(PYTEST) tests/simulation/test_mutants.py
+	EQUAL_CALL_ROUNDS=200 $(PYTEST) tests/store/test_equal_calls.py
 	$(MAKE) --no-print-directory simulate
 	$(MAKE) --no-print-directory model SEEDS=5000
 
