@@ -16,7 +16,6 @@ from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.secrets import Secrets
 from mcp_baton.workflow import (
     batch,
-    checking,
     client_questions,
     continuation,
     continuations,
@@ -112,7 +111,8 @@ TWO_AFTER_ANOTHER = plan_of(call("s0"), call("s1", arguments={"x": ("output", "s
 SECRET_MISSING = plan_of(call("s0", arguments={"y": ("secret",)}), secret=True)
 LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])))
 
-_uses, _questions, _pause, _ready = Step.uses, KnownValues.open_questions, ListRun.pause, Workflow.ready
+_uses, _follows = Step.uses, Step.follows
+_questions, _pause, _ready = KnownValues.open_questions, ListRun.pause, Workflow.ready
 _pauses_with, _what_happened = TaskPlan.pauses_with, sentences.what_happened
 _may_retry: Callable[..., bool] = tool_step._may_retry  # noqa: SLF001
 Gate = gate._Gate  # noqa: SLF001
@@ -147,9 +147,9 @@ CONDITIONS = (
     ),
     Mutant(
         "a step in or_default(…) does not know which tool sets its variable",
-        checking,
-        "with_setters",
-        lambda step, _: step,
+        Step,
+        "follows",
+        lambda step, other, _: _follows(step, other, {}),
         example="a step that uses a task variable in or_default(…) needs all earlier steps",
     ),
 )
@@ -159,7 +159,7 @@ PARALLEL = (
         "parallel steps ignore after",
         Step,
         "follows",
-        lambda step, other: _uses(step, other.binding),
+        lambda step, other, _: _uses(step, other.binding),
         plan_of(Line("s0", "sleep", within_s=300.0), call("s1", after=("s0",)), parallel=2),
     ),
     Mutant("parallel steps ignore data flow", Step, "uses", lambda *_: False, TWO_AFTER_ANOTHER),

@@ -26,7 +26,7 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.remaining import Handle, RemainingCalls
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost, statuses_of
 
@@ -45,7 +45,8 @@ def text(
     read_uris: Mapping[str, frozenset[str]] | None = None,
     **arguments: str,
 ) -> str:
-    workflow = Workflow(name="w", description="d", arguments=ARGUMENTS, steps=steps)
+    setters = {"opened": ("look",), "read": ("look", "see")}
+    workflow = Workflow(name="w", description="d", arguments=ARGUMENTS, steps=steps, setters=setters)
     statuses = {step.name: status for step, status in zip(steps, statuses_of(letters), strict=True)}
     outputs: dict[str, Json] = {name: ORDER for name, status in statuses.items() if status is StepStatus.COMPLETED}
     texts = {"order_id": "A-17", **arguments}
@@ -121,13 +122,13 @@ ARGUMENT_TEXTS = {
     "a variable that an earlier step may set": ("p", task_variable("seen"), "<task variable seen>"),
     "a variable with a known setter": (
         "c",
-        TaskVariable("seen", set_by=("look",)),
-        "<task variable seen (set by look)>",
+        task_variable("opened"),
+        "<task variable opened (set by look)>",
     ),
     "a field of a variable with several setters": (
         "c",
-        TaskVariable("seen", "a.0", set_by=("look", "see")),
-        "<field 'a.0' from task variable seen (set by look or see)>",
+        task_variable("read", "a.0"),
+        "<field 'a.0' from task variable read (set by look or see)>",
     ),
     "a required prompt argument": ("c", prompt_arg("amount"), "<prompt arg amount>"),
 }

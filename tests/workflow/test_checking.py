@@ -17,7 +17,7 @@ from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.checking import MAX_STEP_NAME_CHARS, MAX_STEPS, checked
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.schema_paths import Schema
-from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
 from mcp_baton.workflow.steps.context import Callee
 from mcp_baton.workflow.steps.step import Step
 
@@ -197,26 +197,10 @@ def test_a_function_must_be_published_as_exactly_one_tool() -> None:
     )
 
 
-def setters(tools: dict[str, Callee]) -> list[tuple[str, ...]]:
-    """Return the tools that set the variable of a step's argument, and those that set the variable in its resource's
-    URI."""
-    step = ToolStep(
-        "last",
-        tool="fetch",
-        arguments={"order_id": task_variable("seen", "id")},
-        resources=["docs://{t}"],
-        template_bindings={"t": task_variable("seen")},
-    )
-    (step_checked,) = checked(workflow(step), tools).steps
-    sources = [step_checked.arguments["order_id"], step_checked.template_bindings["t"]]
-    return [source.set_by for source in sources if isinstance(source, TaskVariable)]
-
-
 def test_a_tool_that_needs_more_scopes_than_the_workflow_is_not_named() -> None:
+    step = fetch(task_variable("seen", "id"))
     hidden = structs.replace(TOOLS["ping"], sets=("seen",), requires=frozenset({"admin"}))
+    admins = structs.replace(TOOLS["fetch"], requires=frozenset({"admin"}))
 
-    assert setters({**TOOLS, "look": hidden}) == [()] * 2
-    assert (
-        setters({**TOOLS, "look": hidden, "fetch": structs.replace(TOOLS["fetch"], requires=frozenset({"admin"}))})
-        == [("look",)] * 2
-    )
+    assert checked(workflow(step), {**TOOLS, "look": hidden}).setters == {}
+    assert checked(workflow(step), {**TOOLS, "look": hidden, "fetch": admins}).setters == {"seen": ("look",)}

@@ -16,6 +16,7 @@ from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.testing.store import TABLE
 from mcp_baton.workflow.run_input import RunInput, new_task
+from mcp_baton.workflow.sources import StepOutput
 from mcp_baton.workflow.steps.step import Step
 from tests.memory_dynamodb import memory_database
 from tests.support.client import Client
@@ -74,7 +75,7 @@ def changes(draw: st.DrawFn, old_workflow: Workflow) -> Workflow | None:
     removed_name = draw(st.sampled_from([None, None, *NAMES]))
     remaining_steps: list[Step] = []
     for step in new_steps:  # leave out the steps that use the output of a removed step
-        bindings = {source.binding for source in step.inputs}
+        bindings = {source.binding for source in step.sources if isinstance(source, StepOutput)}
         if step.name != removed_name and bindings <= {earlier.name for earlier in remaining_steps}:
             remaining_steps.append(step)
     return Workflow(name="flow", description="work", arguments=arguments, steps=remaining_steps or new_steps)

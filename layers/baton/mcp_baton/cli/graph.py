@@ -16,7 +16,7 @@ from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.templates import placeholders
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, parts_of, sources_of
+from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, parts_of
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
@@ -114,8 +114,7 @@ def _pauses(step: Step, tool: Tool | None) -> Iterator[str]:
 def _inputs(step: Step, workflow: Workflow, setters: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the node of each value that a step gets, and the label of its arrow: `email → to`, or one name."""
     names = {argument.name for argument in workflow.arguments}
-    conditions = [("when", source) for comparison in step.comparisons for source in sources_of(comparison)]
-    for name, value in (*step.named_sources, *conditions):
+    for _, name, value in step.used_sources:
         for source in parts_of(value):
             match source:
                 case PromptArg(argument):

@@ -1,10 +1,9 @@
 """Checks of a workflow's definition before it runs (docs/workflows.md, "What is checked"). Pure."""
 
+import operator
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-
-from msgspec import structs
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.hints import closest, did_you_mean
@@ -16,17 +15,14 @@ from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,
-    FirstOf,
     Item,
     PromptArg,
-    Source,
     StepOutput,
     TaskVariable,
     constant,
     parts_of,
     prompt_arg,
     source_text,
-    sources_in,
     step_output,
     task_variable,
 )
@@ -199,20 +195,6 @@ def order_error(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
     return f"{error}; put {target.name!r} before {step.name!r}"
 
 
-def with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
-    """The step, with the setters of its task variables."""
-
-    def with_setter(source: Source) -> Source:
-        if isinstance(source, FirstOf):
-            return FirstOf(tuple(map(with_setter, source.sources)))
-        if not isinstance(source, TaskVariable):
-            return source
-        return structs.replace(source, set_by=tuple(tool for tool, names in setters.items() if source.name in names))
-
-    is_concerned = any(isinstance(source, TaskVariable) for source in step.sources)
-    return step.map_sources(with_setter) if is_concerned else step
-
-
 def checked(workflow: Workflow, tools: Mapping[str, Callee], workflows: Container[str] = ()) -> Workflow:
     """The checked workflow, with the names of its tools and the setters of its task variables.
 
@@ -283,12 +265,13 @@ def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
     steps = [_resolved_step(step, tools) for step in workflow.steps]
     required_scopes = (tools[step.tool].requires for step in steps if step.tool and step.tool in tools)
     scopes: frozenset[str] = frozenset().union(*required_scopes)
-    # Do not name a tool to callers who may use the workflow but not the tool.
-    setters = {name: callee.sets for name, callee in tools.items() if callee.sets and callee.requires <= scopes}
-    steps = [with_setters(step, setters) for step in steps] if setters else steps
-    if all(step is original for step, original in zip(steps, workflow.steps, strict=True)):
-        return workflow
-    return replace(workflow, steps=steps)
+    setters: dict[str, tuple[str, ...]] = {}
+    for name, callee in tools.items():
+        # Do not name a tool to callers who may use the workflow but not the tool.
+        for variable in callee.sets if callee.requires <= scopes else ():
+            setters[variable] = (*setters.get(variable, ()), name)
+    is_same = setters == workflow.setters and all(map(operator.is_, steps, workflow.steps))
+    return workflow if is_same else replace(workflow, steps=steps, setters=setters)
 
 
 def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
@@ -301,8 +284,7 @@ def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
 
 
 def _source_faults(step: Step, context: StepContext) -> Iterator[str]:
-    compared = (("when", source) for comparison in step.comparisons for source in comparison.operands)
-    for name, source in (*step.named_sources, *compared):
+    for _, name, source in step.used_sources:
         for part in parts_of(source):
             yield from _value_faults(name, part, context.arguments, context.earlier_steps)
 
@@ -331,9 +313,8 @@ def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
 
 def _item_faults(step: Step) -> Iterator[str]:
     """The error for `item()` where there is no current element."""
-    sources = [*step.template_bindings.values(), *(source for _, source in step.own_sources)]
-    sources += () if isinstance(step, ListStep) else step.arguments.values()
-    sources += [source for comparison in step.comparisons for source in comparison.operands]
+    in_list = "arguments" if isinstance(step, ListStep) else None
+    sources = [source for field, _, source in step.used_sources if field != in_list]
     if any(isinstance(part, Item) for source in sources for part in parts_of(source)):
         yield "item() is the current element of a list, for the arguments of a step with each=…"
 
@@ -354,26 +335,23 @@ def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
 
 
 def _reference_faults(step: Step, context: StepContext) -> Iterator[str]:
-    workflow, earlier_steps = context.workflow, context.earlier_steps
-    bindings = [candidate.binding for candidate in workflow.steps]
+    steps, earlier_steps = context.workflow.steps, context.earlier_steps
+    bindings = [candidate.binding for candidate in steps]
     uri_steps = {**earlier_steps, step.binding: step} if step.tool else earlier_steps
-    comparisons = step.comparisons
-    for sources, allowed in (
-        (step.arguments.values(), earlier_steps),
-        (step.template_bindings.values(), uri_steps),
-        ([source for comparison in comparisons for source in comparison.operands], earlier_steps),
-        ([source for _, source in step.own_sources], earlier_steps),
-    ):
-        for source in sources_in(sources):
-            if source.binding not in bindings:
-                yield binding_error(source, workflow.steps, earlier_steps)
-            elif source.binding not in allowed:
-                yield order_error(source, step, workflow.steps)
+    for field, _, source in step.used_sources:
+        allowed = uri_steps if field == "template_bindings" else earlier_steps
+        for part in parts_of(source):
+            if not isinstance(part, StepOutput):
+                continue
+            if part.binding not in bindings:
+                yield binding_error(part, steps, earlier_steps)
+            elif part.binding not in allowed:
+                yield order_error(part, step, steps)
             else:
-                yield from context.path_faults(source, allowed[source.binding])
-    value_comparisons = [comparison for comparison in comparisons if comparison.operator != "exists"]
+                yield from context.path_faults(part, allowed[part.binding])
+    value_comparisons = [comparison for comparison in step.comparisons if comparison.operator != "exists"]
     for source in (
-        *(source for _, source in step.named_sources),
+        *(source for field, _, source in step.used_sources if field != "when"),
         *(source for comparison in value_comparisons for source in comparison.operands),
     ):
         producer = earlier_steps.get(source.binding) if isinstance(source, StepOutput) else None

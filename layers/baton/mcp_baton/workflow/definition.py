@@ -49,6 +49,7 @@ class Workflow:
             shorten the life of a task that waits (docs/waiting.md).
         repeats: How long after a slow reply an equal first call of its tool gets the same task; `None` for the server's
             value, `timedelta(0)` for never (docs/workflows.md, Repeated calls).
+        setters: The tools that set a task variable, by its name. The check of the server fills it in.
         faults: What is wrong with `arguments` and `steps`, each with the correction. They have been left out.
     """
 
@@ -64,6 +65,7 @@ class Workflow:
     parallel: int = 1
     ttl: timedelta | None = None
     repeats: timedelta | None = None
+    setters: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
     faults: Sequence[str] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -127,7 +129,8 @@ class Workflow:
         previous: list[Step] = []
         needs: dict[str, frozenset[str]] = {}
         for later in self.steps:
-            steps = previous if self.parallel == 1 else [earlier for earlier in previous if later.follows(earlier)]
+            is_serial = self.parallel == 1
+            steps = [earlier for earlier in previous if is_serial or later.follows(earlier, self.setters)]
             needs[later.name] = frozenset(earlier.name for earlier in steps)
             previous.append(later)
         return needs

@@ -231,10 +231,10 @@ def _value(source: Source, plan: Plan | None, limits: PlaceholderLimits) -> tupl
     if isinstance(resolution, Found):
         size = json_size(resolution.value)
         return (resolution, size, load) if size <= limits.inserted_bytes else (_too_long(size, plan, workflow), 0, load)
-    return _no_value_text(resolution, source, known), 0, load
+    return _no_value_text(resolution, known), 0, load
 
 
-def _no_value_text(resolution: Resolution, source: Source, known: KnownValues) -> str:
+def _no_value_text(resolution: Resolution, known: KnownValues) -> str:
     """Why a source has no value, and the remedy."""
     match resolution:
         case NotGiven(name):
@@ -244,7 +244,9 @@ def _no_value_text(resolution: Resolution, source: Source, known: KnownValues) -
         case NoField(step, path):
             return f"the result of step '{step.name}' has no '{path}'; {GIVE}"
         case NoVariable(name):
-            return f"the task has no such value in its variable '{name}' now; {_setter_hint(source)}{GIVE}"
+            setters = " or ".join(known.workflow.setters.get(name, ()))
+            first = f"call {setters} first, or " if setters else ""
+            return f"the task has no such value in its variable '{name}' now; {first}{GIVE}"
     return f"it is another value for each element of the list; {GIVE}"
 
 
@@ -254,11 +256,6 @@ def _too_long(size: int, plan: Plan, workflow: Workflow) -> str:
     if workflow.has_workflow_tool:
         call = f"call {workflow.name} with {one_line(Handle(plan.task.task_id, workflow).arguments)}"
     return f"it stands for {size} bytes, more than placeholders may put into one call; {call} to let the server make it"
-
-
-def _setter_hint(source: Source) -> str:
-    setters = source.set_by if isinstance(source, TaskVariable) else ()
-    return f"call {' or '.join(setters)} first, or " if setters else ""
 
 
 def _no_output_text(step: Step, known: KnownValues) -> str:

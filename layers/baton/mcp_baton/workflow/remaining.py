@@ -315,7 +315,7 @@ class RemainingCalls(Struct, frozen=True):
             case NoField() | NoElement() | NoneOf():
                 return False
             case NoVariable() if isinstance(source, TaskVariable):
-                if resolution.later or source.set_by:
+                if resolution.later or known.workflow.setters.get(source.name):
                     return True
                 # If no tool declares that it sets the variable, any earlier step may set it.
                 earlier_steps = known.workflow.steps[: known.workflow.steps.index(step)]

@@ -308,9 +308,9 @@ class KnownValues(Struct, frozen=True):
             case StepOutput(binding, path):
                 producer = self._producer(self.workflow.bound(binding))
                 return f"<output from {producer}>" if path is None else f"<field '{path}' from {producer}>"
-            case TaskVariable(name, path, set_by):
-                setter = f" (set by {' or '.join(set_by)})" if set_by else ""
-                variable = f"task variable {name}{setter}"
+            case TaskVariable(name, path):
+                setters = " or ".join(self.workflow.setters.get(name, ()))
+                variable = f"task variable {name}{f' (set by {setters})' if setters else ''}"
                 return f"<{variable}>" if path is None else f"<field '{path}' from {variable}>"
             case FirstOf(sources):
                 return next(filter(None, map(self.placeholder, sources)), None)

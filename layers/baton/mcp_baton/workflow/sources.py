@@ -3,12 +3,12 @@
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Final, NoReturn, cast
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json, dumps
@@ -161,13 +161,6 @@ class Condition(Struct, frozen=True, eq=False):
             for operand in self.operands:
                 yield from operand.comparisons
 
-    def map_sources(self, change: Callable[["Source"], "Source"]) -> "Condition":
-        if self.operator in COMBINING:
-            operands = [operand.map_sources(change) for operand in self.operands]
-        else:
-            operands = [change(operand) for operand in self.operands]
-        return structs.replace(self, operands=tuple(operands))
-
 
 COMBINING = frozenset({"and", "or", "not"})
 _SIGNS: Final = {"and": "&", "or": "|"}
@@ -198,7 +191,6 @@ class TaskVariable(SourceBase, Struct, frozen=True, eq=False):
 
     name: str
     path: str | None = None
-    set_by: tuple[str, ...] = ()
 
 
 class FirstOf(SourceBase, Struct, frozen=True, eq=False):
@@ -449,11 +441,3 @@ def parts_of(source: object) -> Iterator[Source]:
             yield from parts_of(part)
     else:
         yield cast("Source", source)
-
-
-def sources_of(comparison: Condition) -> list[Source]:
-    return [part for source in comparison.operands for part in parts_of(source)]
-
-
-def sources_in(sources: Iterable[Source]) -> list[StepOutput]:
-    return [part for source in sources for part in parts_of(source) if isinstance(part, StepOutput)]

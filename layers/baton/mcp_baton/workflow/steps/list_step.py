@@ -1,7 +1,7 @@
 """A step that calls a tool for each element of a list (docs/workflows.md, Lists)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from msgspec import Struct, field, structs
 
@@ -188,11 +188,8 @@ class ListStep(ToolStep):
             self.end(run, this)
 
     @property
-    def own_sources(self) -> list[tuple[str, Source]]:
-        return [("each", self.each)]
-
-    def map_sources(self, change: Callable[[Source], Source]) -> Self:
-        return super().map_sources(change).replace(each=change(self.each))
+    def own_sources(self) -> Mapping[str, Source]:
+        return {"each": self.each}
 
     @property
     def options(self) -> tuple[object, ...]:

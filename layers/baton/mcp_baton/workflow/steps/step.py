@@ -1,9 +1,9 @@
 """What all kinds of steps have in common (docs/workflows.md). A workflow and a run know only this."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from mcp_baton.definition_lines import note_definition
 from mcp_baton.protocol.json import Json, dumps
@@ -26,6 +26,14 @@ from mcp_baton.workflow.sources import (
 from mcp_baton.workflow.steps.retry import Retry
 
 NO_SOURCES: Final[Mapping[str, Source]] = MappingProxyType({})
+
+
+class UsedSource(NamedTuple):
+    """A source that a step uses, in one of its fields: for a parameter, or for a name in a text."""
+
+    field: str
+    name: str
+    source: Source
 
 
 class Step:
@@ -166,23 +174,19 @@ class Step:
     # What it uses
 
     @property
-    def named_sources(self) -> list[tuple[str, Source]]:
-        """The sources that the step uses, by name, without those of its condition."""
-        return [*self.arguments.items(), *self.template_bindings.items(), *self.own_sources]
+    def used_sources(self) -> list[UsedSource]:
+        """The sources that the step uses, those of its condition last."""
+        return [
+            *(UsedSource("arguments", name, source) for name, source in self.arguments.items()),
+            *(UsedSource("template_bindings", name, source) for name, source in self.template_bindings.items()),
+            *(UsedSource(name, name, source) for name, source in self.own_sources.items()),
+            *(UsedSource("when", "when", source) for compared in self.comparisons for source in compared.operands),
+        ]
 
     @property
-    def own_sources(self) -> list[tuple[str, Source]]:
-        """The sources that only this kind of step has."""
-        return []
-
-    def map_sources(self, change: Callable[[Source], Source]) -> Self:
-        """A copy with other sources, those of its condition included."""
-        arguments, bindings = (
-            {name: change(source) for name, source in mapping.items()}
-            for mapping in (self.arguments, self.template_bindings)
-        )
-        when = None if self.when is None else self.when.map_sources(change)
-        return self.replace(arguments=arguments, template_bindings=bindings, when=when)
+    def own_sources(self) -> Mapping[str, Source]:
+        """The sources that only this kind of step has, by their field."""
+        return NO_SOURCES
 
     @property
     def comparisons(self) -> list[Condition]:
@@ -190,29 +194,23 @@ class Step:
 
     @property
     def sources(self) -> list[Source]:
-        """All data sources that the step uses, those of its condition included."""
-        of_condition = [source for comparison in self.comparisons for source in comparison.operands]
-        return [
-            part
-            for source in (*(source for _, source in self.named_sources), *of_condition)
-            for part in parts_of(source)
-        ]
-
-    @property
-    def inputs(self) -> list[StepOutput]:
-        """The outputs of earlier steps, and of its own tool, that the step uses."""
-        return [source for source in self.sources if isinstance(source, StepOutput)]
+        """All data sources that the step uses: of `first_of`, each one."""
+        return [part for _, _, source in self.used_sources for part in parts_of(source)]
 
     def uses(self, binding: str) -> bool:
         """Whether one of the step's sources is the output of the step with this binding."""
-        return any(source.binding == binding for source in self.inputs)
+        return any(isinstance(source, StepOutput) and source.binding == binding for source in self.sources)
 
-    def follows(self, other: "Step") -> bool:
-        """Whether the step needs something of an earlier step."""
+    def follows(self, other: "Step", setters: Mapping[str, tuple[str, ...]]) -> bool:
+        """Whether the step needs something of an earlier step.
+
+        Args:
+            setters: The tools that set a task variable, by its name, as in `Workflow`.
+        """
         if other.name in self.after or self.uses(other.binding):
             return True
-        setters = [source.set_by for source in self.sources if isinstance(source, TaskVariable)]
-        return other.tool is not None and any(not tools or other.tool in tools for tools in setters)
+        tools_of = [setters.get(source.name) for source in self.sources if isinstance(source, TaskVariable)]
+        return other.tool is not None and any(not tools or other.tool in tools for tools in tools_of)
 
     def read_after(self, resource: str) -> bool:
         """Whether a resource of the step is fetched after its tool, because its URI needs the tool's output."""

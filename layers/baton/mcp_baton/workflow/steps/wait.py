@@ -1,9 +1,9 @@
 """A step that calls nothing and ends with a callback or at a time (docs/waiting.md)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -196,12 +196,8 @@ class Wait(Step):
         return None if isinstance(self.sleep, timedelta) else self.sleep
 
     @property
-    def own_sources(self) -> list[tuple[str, Source]]:
-        return [] if self.time_source is None else [("sleep", self.time_source)]
-
-    def map_sources(self, change: Callable[[Source], Source]) -> Self:
-        copy = super().map_sources(change)
-        return copy if self.time_source is None else copy.replace(sleep=change(self.time_source))
+    def own_sources(self) -> Mapping[str, Source]:
+        return {} if self.time_source is None else {"sleep": self.time_source}
 
     @property
     def label(self) -> dict[str, str]:
