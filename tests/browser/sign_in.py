@@ -9,10 +9,11 @@ import json
 import sys
 from typing import Any
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Page, Route, expect, sync_playwright
 
 from tests.browser.suite.conftest import FLAGS, WATCH, WITHIN_MS
 
+POLL_MS = 20
 STORED = "({local: {...localStorage}, session: {...sessionStorage}})"
 
 
@@ -44,11 +45,41 @@ def sign_in(console: str, later: str, chromium: str) -> dict[str, Any]:
             "token => !JSON.stringify({...sessionStorage}).includes(token)", arg=_token(report["stored"])
         )
         expect(page.get_by_role("heading", level=1)).to_have_text("Tasks")
-        page.get_by_role("button", name="Disconnect").click()
+        page.request.post(later)
+        _disconnect_during_a_renewal(page)
         expect(page.get_by_role("heading", level=1)).to_have_text("Connect")
         report["after"] = page.evaluate(STORED)
         browser.close()
     return report
+
+
+def _disconnect_during_a_renewal(page: Page) -> None:
+    """Disconnect while a new token is on its way, and let it arrive before the old one is revoked."""
+    token, revoke = (_Held(page, f"**/oauth2/{name}") for name in ("token", "revoke"))
+    page.get_by_role("button", name="Refresh").click()
+    token.wait()
+    page.get_by_role("button", name="Disconnect").click()
+    with page.expect_response(token.address):
+        token.release()
+    revoke.wait()
+    revoke.release()
+
+
+class _Held:
+    """Requests to an address, which wait until the test releases them."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page, self.address = page, address
+        self.routes: list[Route] = []
+        # Playwright accepts no built-in method.
+        page.route(address, lambda route: self.routes.append(route))  # noqa: PLW0108
+
+    def wait(self) -> None:
+        while not self.routes:
+            self.page.wait_for_timeout(POLL_MS)
+
+    def release(self) -> None:
+        self.routes[0].continue_()
 
 
 def _token(stored: dict[str, Any]) -> str:

@@ -40,6 +40,7 @@ class Cognito:
         tls: Trusts the hosts of clients' documents.
         events: What happened: `authorize`, `token authorization_code`, `token refresh_token`, `revoke`.
         ahead_s: How much later it is than on this machine, seconds.
+        refresh_tokens: The request for each valid refresh token.
     """
 
     url: str
@@ -50,9 +51,9 @@ class Cognito:
     app_client: str = "1example23456789"
     events: list[str] = field(default_factory=list)
     ahead_s: float = 0.0
+    refresh_tokens: dict[str, dict[str, str]] = field(default_factory=dict)
     _key: Any = field(default_factory=lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048))
     _codes: dict[str, dict[str, str]] = field(default_factory=dict)
-    _refresh_tokens: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def issuer(self) -> str:
@@ -70,7 +71,7 @@ class Cognito:
                     return self._token(values)
                 case "POST", "/oauth2/revoke":
                     self.events.append("revoke")
-                    self._refresh_tokens.pop(values.get("token", ""), None)
+                    self.refresh_tokens.pop(values.get("token", ""), None)
                     return Answer(200)
                 case "POST", "/later":
                     self.ahead_s += 2 * HOUR_S
@@ -140,7 +141,7 @@ class Cognito:
                 if request["redirect_uri"] != values.get("redirect_uri"):
                     raise Refusal("invalid_grant")
             case "refresh_token":
-                request = self._refresh_tokens.pop(values.get("refresh_token", ""), None)
+                request = self.refresh_tokens.pop(values.get("refresh_token", ""), None)
                 if request is None:
                     raise Refusal("invalid_grant")
             case _:
@@ -149,7 +150,7 @@ class Cognito:
             raise Refusal("invalid_client")
         scope = request.get("scope") or " ".join(self.scopes)
         refresh_token = secrets.token_urlsafe()
-        self._refresh_tokens[refresh_token] = request
+        self.refresh_tokens[refresh_token] = request
         token = self.sign(client_id=request["client_id"], scope=scope)
         answer = Answer.json(
             {"access_token": token, "refresh_token": refresh_token, "token_type": "Bearer", "expires_in": HOUR_S}

@@ -59,8 +59,12 @@ const signIn = {
 		return this.renewing;
 	},
 
+	/** Revoke the tokens. A renewal that is under way ends first, and no later one begins: each would store a new token. */
 	async end() {
-		if (this.refresh) await this.post("revocation_endpoint", { token: this.refresh }).catch(() => null);
+		await this.renewing;
+		const token = this.refresh;
+		this.refresh = null;
+		if (token) await this.post("revocation_endpoint", { token }).catch(() => null);
 	},
 };
 

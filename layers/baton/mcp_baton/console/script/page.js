@@ -57,8 +57,8 @@ function drawBar() {
 
 /** Forget the credentials and, with the page, all data and requests of this user. */
 async function disconnect() {
-	http.keep(null);
 	await signIn.end();
+	http.keep(null);
 	location.reload();
 }
 
