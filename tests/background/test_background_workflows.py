@@ -16,7 +16,7 @@ from mcp_baton.exceptions import ClaimLost, StoreUnavailable
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.workflow.ended_run import EndedRun, LastWrite
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.runs import run_workflow
 from mcp_baton.workflow.steps.step import Step
 from tests.background.stock import STEPS, Shop, call_as_task, cloud_of, result_of, state, steps_of, workflow_task_of
@@ -394,7 +394,7 @@ def test_a_run_is_handed_over_if_its_last_write_succeeded_even_if_an_earlier_wri
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsure(*arguments: Any, **options: Any) -> EndedRun:
-        return structs.replace(run_workflow(*arguments, **options), last_write=LastWrite(persisted="unknown"))
+        return structs.replace(run_workflow(*arguments, **options), persisted="unknown")
 
     monkeypatch.setattr(workflow_worker, "run_workflow", unsure)
     start(cloud)

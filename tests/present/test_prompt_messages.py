@@ -11,7 +11,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, Succeeded
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
+from mcp_baton.workflow.ended_run import EndedRun, Persisted
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason
 from mcp_baton.workflow.resolve import KnownValues
@@ -124,7 +124,7 @@ def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, re
 )
 def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, reported: str) -> None:
     known = KnownValues(LETTERED, {}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
-    run = EndedRun(known, (), (), None, Superseded(), LastWrite(persisted=persisted))
+    run = EndedRun(known, (), (), None, Superseded(), persisted=persisted)
     assert why_stopped(run, Superseded()) == (
         "This run was superseded: its claim expired, and another run has taken over the task. "
         f"{reported}; read the task for its state. The run ran no step. No step was left to run."

@@ -58,7 +58,7 @@ from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
+from mcp_baton.workflow.ended_run import EndedRun, Persisted
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
@@ -352,7 +352,7 @@ def test_every_end_has_a_sentence() -> None:
 
 @pytest.mark.parametrize(("over", "persisted"), [*ends()])
 def test_all_readers_tell_why_a_run_ended(over: Over, persisted: Persisted) -> None:
-    run = run_of(over=over, last_write=LastWrite(persisted=persisted))
+    run = run_of(over=over, persisted=persisted)
     text = end_text(over, persisted)
 
     assert text in prompt_text(run)

@@ -16,7 +16,7 @@ from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.ended_run import EndedRun, LastWrite, Persisted
+from mcp_baton.workflow.ended_run import EndedRun, Persisted
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.remaining import Handle
@@ -91,7 +91,7 @@ def test_without_a_task_the_text_has_no_task_id() -> None:
     ],
 )
 def test_a_run_that_is_not_recorded_does_not_offer_to_continue(persisted: Persisted, ending: str) -> None:
-    text = run_text(last_write=LastWrite(made=False, persisted=persisted), unrecorded=(Repeat("fetch", "k"),))
+    text = run_text(stored=False, persisted=persisted, unrecorded=(Repeat("fetch", "k"),))
     assert text.endswith(ending)
     assert "hen call refund_order" not in text
 

@@ -27,7 +27,7 @@ from mcp_baton import (
     task_variable,
 )
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
-from mcp_baton.workflow.ended_run import EndedRun, LastWrite
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.run import WorkflowRun
 from tests.questions.test_asked_by_tools import questions_in, respond
 from tests.sent import Requests
@@ -274,7 +274,7 @@ def test_a_run_asks_only_if_its_last_write_was_made(
     start = WorkflowRun.start
 
     def unsure(run: WorkflowRun) -> EndedRun:
-        return replace(start(run), last_write=LastWrite(made=is_stored, persisted="unknown"))
+        return replace(start(run), stored=is_stored, persisted="unknown")
 
     monkeypatch.setattr(WorkflowRun, "start", unsure)
     assert ("inputRequests" in flow.send().result) is is_stored

@@ -21,7 +21,7 @@ from mcp_baton.settings import Settings
 from mcp_baton.telemetry import RECORDINGS_LOST, Collector
 from mcp_baton.testing.store import refusal
 from mcp_baton.transport.adapter import LambdaAdapter
-from mcp_baton.workflow.ended_run import EndedRun, LastWrite
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.runs import answer_with_run
 from tests.fakes import Pauses, services_of
@@ -244,7 +244,7 @@ def test_a_run_whose_last_write_succeeded_shows_the_stored_task_even_if_an_earli
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsure(*arguments: Any) -> EndedRun:
-        return replace(answer_with_run(*arguments), last_write=LastWrite(persisted="unknown"))
+        return replace(answer_with_run(*arguments), persisted="unknown")
 
     def complete_third() -> None:
         [item] = flow.table.items
@@ -344,7 +344,7 @@ def test_a_task_is_named_and_its_results_are_linked_only_if_the_last_write_was_m
     start = WorkflowRun.start
 
     def unsure(run: WorkflowRun) -> EndedRun:
-        return replace(start(run), last_write=LastWrite(made=is_stored, persisted="unknown"))
+        return replace(start(run), stored=is_stored, persisted="unknown")
 
     monkeypatch.setattr(WorkflowRun, "start", unsure)
     server = Server("text", task_ids="text")

@@ -208,8 +208,8 @@ def not_recorded(run: EndedRun) -> list[str]:
     """The sentences about steps that are not recorded, and that a resume would repeat."""
     if run.task is None or run.persisted is True:
         return []
-    if run.last_write.refused:
-        names = ", ".join(f"'{name}'" for name in sorted(run.last_write.refused))
+    if run.refused:
+        names = ", ".join(f"'{name}'" for name in sorted(run.refused))
         return [f"The answer to {names} was not stored: another call has used the earlier answer meanwhile."]
     noun = "step" if len(run.unrecorded) == 1 else "steps"
     steps = f"{noun} {repeats_text(run.unrecorded)}" if run.unrecorded else "its steps"

@@ -191,9 +191,7 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
         for trace in run.traces
         if trace.step.has_value and isinstance(trace.outcome, Succeeded)
     }
-    stored_names = [
-        name for name in run.statuses if run.stored and f"{RESULT_PREFIX}{name}" not in run.last_write.oversized
-    ]
+    stored_names = [name for name in run.statuses if run.stored and f"{RESULT_PREFIX}{name}" not in run.oversized]
     uris = {name: value_uri(run.task.task_id, f"{RESULT_PREFIX}{name}") for name in stored_names} if run.task else {}
     sizes = {name: json_size(value) for name, value in values.items()}
     results, links = _results(sizes, uris, values.__getitem__)

@@ -375,7 +375,7 @@ def run_meta(run: EndedRun, view: TaskView | None, *, stateless: bool) -> dict[s
         del meta["task_status"]  # the task has expired
     if isinstance(run.over, Superseded):
         meta["superseded"] = True
-    return meta | notes_meta(run.open_repeats, run.repeated, sorted(run.last_write.oversized))
+    return meta | notes_meta(run.open_repeats, run.repeated, sorted(run.oversized))
 
 
 def notes_meta(

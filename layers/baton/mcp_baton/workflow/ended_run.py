@@ -18,24 +18,6 @@ type Persisted = bool | Literal["unknown"]
 """Whether the store has everything that a run did; `unknown` if a response that would show it was lost."""
 
 
-class LastWrite(Struct, frozen=True):
-    """What is known of a run's last write.
-
-    Attributes:
-        made: Whether it was made.
-        persisted: Whether the store has everything that happened.
-        unsure: The steps that a write with an unknown outcome may have stored.
-        oversized: The task variables whose values were too large to store.
-        refused: The answers that were not stored, because another call had used the earlier answers.
-    """
-
-    made: bool = True
-    persisted: Persisted = True
-    unsure: frozenset[str] = frozenset()
-    oversized: frozenset[str] = frozenset()
-    refused: frozenset[str] = frozenset()
-
-
 class EndedRun(Struct, frozen=True):
     """A run that has ended: completed, paused, or stopped because its task was over or had another run.
 
@@ -47,7 +29,10 @@ class EndedRun(Struct, frozen=True):
         over: Why the run could not end its task: the task was over, or had another run.
         retries_ms: Until when the next attempts of elements wait, epoch milliseconds.
         list_calls: How many calls of lists without a failed call have succeeded.
-        last_write: What is known of the run's last write.
+        stored: Whether the last write was made.
+        persisted: Whether the store has everything that happened.
+        oversized: The task variables whose values were too large to store.
+        refused: The answers that were not stored, because another call had used the earlier answers.
         blocked: The stopped steps that could not run.
         repeated: The steps of this run that an interrupted earlier run may have run, too.
         open_repeats: The open steps that an interrupted earlier run may have run.
@@ -60,7 +45,10 @@ class EndedRun(Struct, frozen=True):
     pauses: tuple[PauseReason, ...]
     task: TaskRecord | None
     over: Over | None = None
-    last_write: LastWrite = LastWrite()
+    stored: bool = True
+    persisted: Persisted = True
+    oversized: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
     blocked: tuple[StepRun, ...] = ()
     repeated: tuple[Repeat, ...] = ()
     open_repeats: tuple[Repeat, ...] = ()
@@ -68,16 +56,6 @@ class EndedRun(Struct, frozen=True):
     ignored: tuple[str, ...] = ()
     retries_ms: tuple[int, ...] = ()
     list_calls: int = 0
-
-    @property
-    def persisted(self) -> Persisted:
-        """Whether the store has everything that happened."""
-        return self.last_write.persisted
-
-    @property
-    def stored(self) -> bool:
-        """Whether the last write was made."""
-        return self.last_write.made
 
     @property
     def workflow(self) -> Workflow:

@@ -40,7 +40,7 @@ from mcp_baton.tools.outcomes import Failed, Failure, Prepared, Succeeded
 from mcp_baton.workflow import resources
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import move_to, statuses_under
-from mcp_baton.workflow.ended_run import EndedRun, LastWrite
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import Host, Skipped, Threads
 from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver, ThreadLease, release_claim
 from mcp_baton.workflow.list_elements import item_name
@@ -95,13 +95,9 @@ class WorkflowRun(State):
         self._writer = RunWriter(self, store, sleep, rng)
 
     @property
-    def last_write(self) -> LastWrite:
-        return self._writer.last
-
-    @property
     def is_written(self) -> bool:
         """Whether the last write was made."""
-        return self._writer.last.made
+        return self._writer.is_made
 
     def now_ms(self) -> int:
         return self._store.now_ms() if self._store else time.time_ns() // 1_000_000
@@ -490,14 +486,17 @@ class WorkflowRun(State):
 
     def _ended(self, over: Over | None) -> EndedRun:
         stopped = [self.stops[step.name] for step in self.workflow.steps if step.name in self.stops and not over]
-        places = {step.name: place for place, step in enumerate(self.workflow.steps)}
+        places, writer = {step.name: place for place, step in enumerate(self.workflow.steps)}, self._writer
         return EndedRun(
             known=self.known,
             traces=tuple(sorted(self.traces, key=lambda this: places[this.step.name])),
             pauses=() if over else tuple(self.pauses),
             task=self.task,
             over=over,
-            last_write=self.last_write,
+            stored=writer.is_made,
+            persisted=writer.persisted,
+            oversized=writer.oversized,
+            refused=writer.refused,
             blocked=tuple(this for this in stopped if this.outcome is None),
             retries_ms=tuple(until_ms for of_list in self.lists.values() for until_ms in of_list.waits_ms),
             list_calls=sum(of_list.calls for of_list in self.lists.values() if not of_list.failed),

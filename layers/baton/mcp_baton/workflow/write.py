@@ -4,8 +4,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from msgspec import structs
-
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, statuses_of
 from mcp_baton.tasks.store import Batch, TaskStore, write_decided
@@ -13,7 +11,7 @@ from mcp_baton.tasks.values import list_in
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Succeeded
 from mcp_baton.workflow.batch import merged_items, run_batch
-from mcp_baton.workflow.ended_run import LastWrite
+from mcp_baton.workflow.ended_run import Persisted
 from mcp_baton.workflow.host import stored_result
 from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver
 from mcp_baton.workflow.list_elements import ListElements
@@ -33,7 +31,11 @@ class RunWriter:
         sleep: Waits the given number of seconds before a write is tried again.
 
     Attributes:
-        last: What is known of the last write.
+        is_made: Whether the last write was made.
+        persisted: Whether the store has everything that happened.
+        unsure: The steps that a write with an unknown outcome may have stored.
+        oversized: The task variables whose values were too large to store.
+        refused: The answers that were not stored, because another call had used the earlier answers.
     """
 
     def __init__(
@@ -43,7 +45,9 @@ class RunWriter:
         self._store = store
         self._sleep = sleep
         self._rng = rng
-        self.last = LastWrite()
+        self.is_made = True
+        self.persisted: Persisted = True
+        self.unsure = self.oversized = self.refused = frozenset[str]()
 
     def write(self, *, last: bool) -> Over | None:
         """Write what has not been written; the last write releases the claim.
@@ -80,7 +84,7 @@ class RunWriter:
                 claim=claim,
                 release=releases,
                 items=items,
-                same_version=bool(items or self.last.unsure),
+                same_version=bool(items or self.unsure),
             )
 
         # A continuation can change each element once.
@@ -121,10 +125,10 @@ class RunWriter:
     @property
     def unrecorded(self) -> list[StepRun]:
         """The steps that are not in the store, or may not be."""
-        if self.last.persisted is True:
+        if self.persisted is True:
             return []
         steps = (this for this in self._run.traces if not this.replayed)
-        return [this for this in steps if not this.written or this.step.name in self.last.unsure]
+        return [this for this in steps if not this.written or this.step.name in self.unsure]
 
     def _unwritten(self) -> list[StepRun]:
         return [this for this in self._run.traces if not this.written]
@@ -148,7 +152,7 @@ class RunWriter:
         """Whether a write with an unknown outcome included the step, and the step is completed or has another result
         than when this run last read or wrote the task."""
         name, last_task = f"{RESULT_PREFIX}{this.step.name}", self._run.task
-        if this.step.name not in self.last.unsure:
+        if this.step.name not in self.unsure:
             return False
         if statuses.get(this.step.name) is StepStatus.COMPLETED or not isinstance(this.outcome, Failed):
             return statuses.get(this.step.name) is StepStatus.COMPLETED
@@ -163,7 +167,7 @@ class RunWriter:
         A step that was left out stays unsure if the task has another result for it than this run: a later call may have
         written it, or an earlier one whose result this run never replaced.
         """
-        run, unsure = self._run, self.last.unsure
+        run, unsure = self._run, self.unsure
         # Write each value once only: another request may have changed it since.
         run.use_variables(TaskVariables(task.variables))
         for name, written_items in items.items():
@@ -177,14 +181,13 @@ class RunWriter:
             unsure -= names.union(this.step.name for this in omitted_steps if _is_stored(this, task))
         for this in run.traces:
             this.written = True
-        refused = self.last.refused.union(this.step.name for this in steps if this.users and not _is_stored(this, task))
-        persisted = "unknown" if unsure else not refused
-        self.last = structs.replace(self.last, made=True, persisted=persisted, unsure=unsure, refused=refused)
+        refused = self.refused.union(this.step.name for this in steps if this.users and not _is_stored(this, task))
+        self.is_made, self.persisted = True, "unknown" if unsure else not refused
+        self.unsure, self.refused = unsure, refused
 
     def _note_oversized(self, task: TaskRecord) -> None:
         """Note the variables whose values were not stored."""
-        if task.oversized:
-            self.last = structs.replace(self.last, oversized=self.last.oversized.union(task.oversized))
+        self.oversized = self.oversized.union(task.oversized)
         for name in task.oversized:
             if name.startswith(RESULT_PREFIX):
                 try:
@@ -199,17 +202,17 @@ class RunWriter:
             over: Whether the task is over or has another run, so that only steps can be missing.
         """
         steps, lists = {this.step.name for this in self._unwritten()}, self._unwritten_items().keys()
-        unsure = self.last.unsure | steps | lists if unknown else self.last.unsure
-        self.last = structs.replace(self.last, unsure=unsure)
+        if unknown:
+            self.unsure |= steps | lists
         # A list without new results is no result that is missing.
         results = steps.union(name for name in lists if self._run.lists[name].unwritten)
         if steps or lists or not over:
-            persisted = "unknown" if unknown or (results and results <= unsure) else False
-            self.last = structs.replace(self.last, made=False, persisted=persisted)
+            self.is_made = False
+            self.persisted = "unknown" if unknown or (results and results <= self.unsure) else False
 
     def forget(self, name: str) -> None:
         """Forget that the outcome of a step's write is unknown: the step is open again."""
-        self.last = structs.replace(self.last, unsure=self.last.unsure - {name})
+        self.unsure -= {name}
 
 
 def _is_stored(this: StepRun, task: TaskRecord) -> bool:
