@@ -282,11 +282,11 @@ class ScriptedHost:
     def canonical(self, _tool: str, arguments: JsonObject) -> JsonObject:
         return arguments
 
-    def run(self, prepared: Prepared, variables: TaskVariables | None, _call: ToolCall = ONLY_CALL) -> Outcome:
+    def run(self, prepared: Prepared, tool_call: ToolCall = ONLY_CALL) -> Outcome:
         """Call the test's behaviour for the tool, or succeed."""
         tool, arguments = prepared.name, prepared.arguments
         self.log.append(f"call {tool} {dict(arguments)}")
-        return self.tools[tool](arguments, variables) if tool in self.tools else Succeeded({"from": tool})
+        return self.tools[tool](arguments, tool_call.variables) if tool in self.tools else Succeeded({"from": tool})
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
         self.log.append(f"read {uri}")

@@ -30,11 +30,12 @@ from mcp_baton.server.methods.prompts import get_prompt
 from mcp_baton.server.methods.resources import read
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS, SILENT, Collector, Telemetry
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.tools.prompt import Prompt, messages_of
 from mcp_baton.tools.resource import Resource
-from mcp_baton.tools.running.runner import CallOptions, bound_prompt
+from mcp_baton.tools.running.runner import bound_prompt
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.direct_calls import call_alone, outcome_alone
 from mcp_baton.workflow.engine_host import ServerHost
@@ -132,7 +133,7 @@ def test_a_tool_gets_its_context_and_its_tasks_variables() -> None:
         return [ctx.owner, ctx.request_id]
 
     variables = TaskVariables({})
-    outcome = outcome_alone(call(), Tool(do, "do", Labels()), {"name": "x"}, CallOptions(variables))
+    outcome = outcome_alone(call(), Tool(do, "do", Labels()), {"name": "x"}, ToolCall(variables=variables))
 
     assert outcome == Succeeded(["kim", "r-1"])
     assert variables.changed == {"seen": "x"}

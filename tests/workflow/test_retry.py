@@ -10,7 +10,6 @@ from msgspec import structs
 
 from mcp_baton import RegistrationError, Retry, Server, ToolError, ToolStep, Workflow
 from mcp_baton.tasks.record import TaskStatus
-from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing import Connect
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
@@ -47,7 +46,7 @@ class FakeHost:
         self.log.append(f"wait {seconds:g}")
         self.remaining_s -= seconds
 
-    def run(self, _call: Prepared, _variables: TaskVariables | None, tool_call: ToolCall) -> Outcome:
+    def run(self, _call: Prepared, tool_call: ToolCall) -> Outcome:
         self.log.append(f"call {tool_call.number}")
         return self.outcomes[min(tool_call.number, len(self.outcomes)) - 1]
 
@@ -62,7 +61,7 @@ class FakeHost:
         """Return the outcome, the number of attempts, and why there could be no further one."""
         this = StepRun(ToolStep("s", tool="t", retry=retry, retryable=retryable))
         call = Prepared("t", {}, {})
-        outcome = attempt(this, cast("Host", self), call, ONLY_CALL, None, cast("Lease", self), fraction)
+        outcome = attempt(this, cast("Host", self), call, ONLY_CALL, cast("Lease", self), fraction)
         return outcome, this.attempts, this.stop
 
     def is_safe(self) -> bool:
@@ -208,7 +207,7 @@ def test_an_attempt_that_did_not_start_in_time_waits_for_the_next_invocation() -
     late = Failed("not started", kind=Failure.OUT_OF_TIME)
     this = StepRun(ToolStep("s", tool="t", retry=EVEN))
     fake = FakeHost([tool_failure(), late])
-    outcome = attempt(this, cast("Host", fake), Prepared("t", {}, {}), ONLY_CALL, None, None, lambda: 0.5)
+    outcome = attempt(this, cast("Host", fake), Prepared("t", {}, {}), ONLY_CALL, None, lambda: 0.5)
 
     assert (outcome, this.attempts, this.retry_s) == (tool_failure(), 1, EVEN.first_s)
 

@@ -6,7 +6,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from mcp_baton.tasks.store import TaskStore
-    from mcp_baton.tasks.variables import TaskVariables
     from mcp_baton.tools.approval import Approval
     from mcp_baton.tools.calls import ToolCall
     from mcp_baton.tools.outcomes import Failed, Prepared
@@ -18,17 +17,11 @@ class AllFeatures:
     """Implements `workflow.services.Features`."""
 
     def guard(
-        self,
-        execution: "Execution",
-        tool: str,
-        approval: "Approval",
-        prepared: "Prepared",
-        call: "ToolCall",
-        variables: "TaskVariables | None",
+        self, execution: "Execution", tool: str, approval: "Approval", prepared: "Prepared", call: "ToolCall"
     ) -> "Failed | Grant | None":
         from mcp_baton.approvals.gate import refusal_without_approval
 
-        return refusal_without_approval(execution, tool, approval, prepared, call, variables)
+        return refusal_without_approval(execution, tool, approval, prepared, call)
 
     def callback_url(self, execution: "Execution", call: "ToolCall", step: str) -> str:
         from mcp_baton.callbacks.endpoint import callback_url

@@ -29,7 +29,6 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.keys import canonical_text, digest_of
 from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
-from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import APPROVAL_AGE
 from mcp_baton.tools.approval import HIDDEN_DEFAULT, HIDDEN_SECRET, Approval, NotApproved
 from mcp_baton.tools.calls import ToolCall
@@ -90,7 +89,6 @@ class UsedApproval(Struct, frozen=True):
     approvals: ApprovalStore
     record: ApprovalRecord
     call: ToolCall
-    variables: TaskVariables | None
     note: ApprovalNote
 
     def end(self, failed: Failed) -> None:
@@ -104,28 +102,19 @@ class UsedApproval(Struct, frozen=True):
         except StoreError:
             logger.warning("approval %s: it cannot be used again", self.record.approval_id, exc_info=True)
         if self.call.is_item:
-            _note(self.variables, self.call, self.note)
+            _note(self.call, self.note)
 
 
-def _note(variables: TaskVariables | None, call: ToolCall, note: ApprovalNote) -> None:
+def _note(call: ToolCall, note: ApprovalNote) -> None:
     """Note the approval in the task. The note is stored with the outcome of the call, or not at all."""
-    if variables is not None and call.name is not None:
-        variables.note(f"{APPROVAL_PREFIX}{call.name}", to_builtins(note))
+    if call.variables is not None and call.name is not None:
+        call.variables.note(f"{APPROVAL_PREFIX}{call.name}", to_builtins(note))
 
 
 def refusal_without_approval(
-    execution: Execution,
-    tool: str,
-    approval: Approval,
-    prepared: Prepared,
-    call: ToolCall,
-    variables: TaskVariables | None,
+    execution: Execution, tool: str, approval: Approval, prepared: Prepared, call: ToolCall
 ) -> Failed | UsedApproval | None:
-    """Return why a call must not run now; or its approval, which is then marked as used; `None` if it needs none.
-
-    Args:
-        variables: The task's variables; `None` without a task.
-    """
+    """Return why a call must not run now; or its approval, which is then marked as used; `None` if it needs none."""
 
     def convert_arguments() -> dict[str, Any]:
         # `when` gets values of its own: it may change them, and some can be read only once.
@@ -143,7 +132,7 @@ def refusal_without_approval(
     by = call.by or f"call:{new_token()}"
     try:
         wanted = _new_request(execution, execution.owner, tool, approval, prepared, call)
-        return _Gate(execution, approvals_of(execution.store), wanted, call, by, variables).check()
+        return _Gate(execution, approvals_of(execution.store), wanted, call, by).check()
     except StoreError:
         logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, tool)
         return _not_started(f"{tool} needs an approval, and the task store does not answer")
@@ -268,7 +257,6 @@ class _Gate(Struct, frozen=True):
     Attributes:
         wanted: The approval as it would be requested now.
         by: Names this attempt.
-        variables: The task's variables; `None` without a task.
     """
 
     execution: Execution
@@ -276,7 +264,6 @@ class _Gate(Struct, frozen=True):
     wanted: ApprovalRecord
     call: ToolCall
     by: str
-    variables: TaskVariables | None
 
     def check(self) -> Failed | UsedApproval:
         """Find the approval of this call, or request it. If it was approved, mark it as used."""
@@ -350,7 +337,7 @@ class _Gate(Struct, frozen=True):
         # An element that waits needs no note: its approval is found by its digest. A denial must be known to the
         # handoff, which does not suggest the call any more.
         if denied is not None or not self.call.is_item:
-            _note(self.variables, self.call, ApprovalNote(record.digest, repeat, denied=denied))
+            _note(self.call, ApprovalNote(record.digest, repeat, denied=denied))
         return failed
 
     def _note_waiting(self, record: ApprovalRecord, *, is_new: bool) -> None:
@@ -367,8 +354,8 @@ class _Gate(Struct, frozen=True):
         audit(record, "used")
         note = ApprovalNote(record.digest, repeat, self.by)
         if not self.call.is_item:
-            _note(self.variables, self.call, note)
-        return UsedApproval(self.approvals, record, self.call, self.variables, note)
+            _note(self.call, note)
+        return UsedApproval(self.approvals, record, self.call, note)
 
     def _may_use_again(self, record: ApprovalRecord, note: ApprovalNote | None) -> UseAgain | None:
         """Why this attempt may use an approval, which another attempt may have used; `None` if it may not."""
@@ -402,7 +389,8 @@ class _Gate(Struct, frozen=True):
         return failed
 
     def _stored_note(self) -> ApprovalNote | None:
-        stored = None if self.variables is None else self.variables.get(f"{APPROVAL_PREFIX}{self.call.name}")
+        variables = self.call.variables
+        stored = None if variables is None else variables.get(f"{APPROVAL_PREFIX}{self.call.name}")
         return None if stored is None else convert(stored, ApprovalNote)
 
 

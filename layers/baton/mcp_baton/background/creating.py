@@ -36,10 +36,11 @@ from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.record import JOB_ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.asking import TaskBegins
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import error_result
 from mcp_baton.tools.labels import scopes_in
 from mcp_baton.tools.outcomes import Failed, Prepared
-from mcp_baton.tools.running.runner import CallOptions, bound_tool, prepare_call
+from mcp_baton.tools.running.runner import bound_tool, prepare_call
 from mcp_baton.tools.schema.schema import explain
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import ANSWERS, Workflow
@@ -85,7 +86,7 @@ def answer_with_task(request: Request, tool: Tool, arguments: JsonObject, *, con
     if tool.tasks.explicit:
         # The worker runs it again, with the answers that the client has given so far.
         try:
-            outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
+            outcome = outcome_alone(request, tool, arguments, ToolCall(starts_task=True))
         except TaskBegins as start:
             return _dispatch_and_reply(request, _create(request, tool, arguments, answers=start.answers, key=start.key))
         result = result_of(tool, outcome)

@@ -38,7 +38,6 @@ from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import error_result
 from mcp_baton.tools.outcomes import Failed, Outcome
-from mcp_baton.tools.running.runner import CallOptions
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.tools.tool import Tool
 from mcp_baton.transport.exchange import Exchange
@@ -188,13 +187,8 @@ class JobAttempt:
         return tool
 
     def _call(self) -> Outcome:
-        options = CallOptions(
-            variables=self._variables,
-            call=self._tool_call,
-            pulse=self._monitor.pulse,
-        )
         asker = TaskAsker(self._job, self._execution.envelope)
-        return outcome_of(self._execution, self._tool, self._arguments, lambda _ask, _waits: asker, options)
+        return outcome_of(self._execution, self._tool, self._arguments, lambda _ask, _waits: asker, self._tool_call)
 
     @property
     def _tool_call(self) -> ToolCall:
@@ -207,6 +201,8 @@ class JobAttempt:
             before=f"job:{number - attempt}",
             number=attempt,
             key=lambda: self._job.work.key,
+            variables=self._variables,
+            pulse=self._monitor.pulse,
         )
 
     def _store_result(self, result: JsonObject) -> str:

@@ -27,13 +27,11 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
-from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import TASKS_HANDED_OVER
 from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.tools.questions import Elicited, elicitation
-from mcp_baton.tools.running.runner import CallOptions
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.workflow.client_questions import unanswered_questions, with_answers
@@ -68,13 +66,13 @@ class WorkerHost(ServerHost):
         self._initial_ms = execution.exchange.remaining_ms()
         self._failed = False
 
-    def run(self, prepared: Prepared, variables: TaskVariables | None, tool_call: ToolCall = ONLY_CALL) -> Outcome:
+    def run(self, prepared: Prepared, tool_call: ToolCall = ONLY_CALL) -> Outcome:
         """Run a tool. It is stopped if one of the two tasks has ended or was taken over."""
         try:
-            outcome = super().run(prepared, variables, tool_call)
+            outcome = super().run(prepared, tool_call)
         except CallerGone:
-            if variables is not None:
-                variables.close()
+            if tool_call.variables is not None:
+                tool_call.variables.close()
             outcome = Failed(STOPPED, kind=Failure.TIMED_OUT)
         self._failed = isinstance(outcome, Failed)
         return outcome
@@ -108,8 +106,8 @@ class WorkerHost(ServerHost):
             self._execution.services.sleep(part)
             seconds -= part
 
-    def _options(self, variables: TaskVariables | None, tool_call: ToolCall = ONLY_CALL) -> CallOptions:
-        return structs.replace(super()._options(variables, tool_call), stay=False, pulse=self._renew_claims)
+    def _with_pulse(self, tool_call: ToolCall) -> ToolCall:
+        return structs.replace(super()._with_pulse(tool_call), stay=False, pulse=self._renew_claims)
 
     def _renew_claims(self) -> float:
         """Renew the claims on both tasks, if due. Returns the seconds until the next renewal."""

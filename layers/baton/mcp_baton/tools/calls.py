@@ -1,13 +1,16 @@
-"""Which call this is: of which task and step, and which attempt."""
+"""Which call this is, of which task and step, and which attempt; and how its function is called."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from mcp_baton.tasks.keys import Key
 from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.context import ProgressMap
+from mcp_baton.tools.running.tool_threads import no_pulse
 from mcp_baton.tools.secrets import NO_SECRETS, Secrets
 
 
@@ -45,7 +48,7 @@ class CalledWorkflow(Protocol):
 
 
 class ToolCall(Struct, frozen=True):
-    """Which call this is. Guards check it.
+    """Which call this is, which guards check, and how its function is called.
 
     Attributes:
         workflow: The workflow of the task that the call names.
@@ -61,6 +64,11 @@ class ToolCall(Struct, frozen=True):
         key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
         other_approval: The approval of another step with the same tool, for which the call may be meant.
         hidden: The arguments that people must not see, of a call of a client.
+        variables: The task's variables; `None` without a task.
+        progress: Converts the progress that the function reports.
+        stay: Whether the function continues if the client disconnects.
+        pulse: The request's thread calls it while the function runs.
+        starts_task: Whether the function may begin a task.
     """
 
     workflow: CalledWorkflow | None = None
@@ -76,6 +84,11 @@ class ToolCall(Struct, frozen=True):
     key: Key | None = None
     other_approval: Approval | None = None
     hidden: frozenset[str] = frozenset()
+    variables: TaskVariables | None = None
+    progress: ProgressMap | None = None
+    stay: bool = False
+    pulse: Callable[[], float] = no_pulse
+    starts_task: bool = False
 
     @property
     def approval(self) -> Approval | None:

@@ -22,7 +22,6 @@ from mcp_baton.tools.asking import Identity, identity_for_task
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome
 from mcp_baton.tools.running.caller import AskerFactory
-from mcp_baton.tools.running.runner import CallOptions
 from mcp_baton.tools.schema.prompt_arguments import check_arguments
 from mcp_baton.tools.secrets import oversized_secret
 from mcp_baton.tools.tool import Tool
@@ -133,12 +132,6 @@ class Continuation(Struct, frozen=True):
     began_s: float
     tool_call: ToolCall = ONLY_CALL
 
-    @property
-    def options(self) -> CallOptions:
-        """How the tool runs. If its task was found, it finishes even if the client disconnects."""
-        is_live = isinstance(self.target, Plan)
-        return CallOptions(self.variables if is_live else None, stay=is_live, call=self.tool_call)
-
     def record(self, outcome: Outcome) -> Recording:
         if not isinstance(self.target, Plan):
             return NotRecorded(self.task_id, self.target)
@@ -231,12 +224,14 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, named: StepId) 
     if match is not None:
         call = replace(call, step=step_id(task_id, match.name, match.item))
     identity = earlier_identity or _identity(tool, replacement, task_id, match)
+    variables = TaskVariables(target.task.variables if isinstance(target, Plan) else {})
     tool_call = ToolCall(key=identity.key)
     if isinstance(target, Plan):
+        # The tool finishes even if the client disconnects.
         tool_call = tool_call_of(target, tool, call.arguments, match, identity)
+        tool_call = replace(tool_call, variables=variables, stay=True)
     if rounds:
         rounds.identity = replace(identity, by=tool_call.by or None)
-    variables = TaskVariables(target.task.variables if isinstance(target, Plan) else {})
     asker, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
     return Continuation(request, task_id, target, call, identity, variables, asker, match, now_ms, now_s, tool_call)
 

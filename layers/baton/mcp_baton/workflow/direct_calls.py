@@ -5,11 +5,11 @@ from msgspec import structs
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tools.asking import identity_for_task
-from mcp_baton.tools.calls import ToolCall
+from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.content import error_result
 from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome
 from mcp_baton.tools.running.caller import AskerFactory
-from mcp_baton.tools.running.runner import STANDALONE, BoundFunction, CallOptions, bound_tool, call
+from mcp_baton.tools.running.runner import BoundFunction, bound_tool, call
 from mcp_baton.tools.schema.schema import explain
 from mcp_baton.tools.tool import APPROVAL, Tool, takes_approval
 from mcp_baton.workflow.execution import Execution
@@ -18,7 +18,7 @@ from mcp_baton.workflow.request import Request
 
 
 def call_alone[T](
-    request: Request, target: BoundFunction[T], arguments: JsonObject, options: CallOptions = STANDALONE
+    request: Request, target: BoundFunction[T], arguments: JsonObject, tool_call: ToolCall = ONLY_CALL
 ) -> T | Mismatch | Failed:
     """Call the only function of a request. It may ask the client, also over several rounds."""
     rounds = request.rounds()
@@ -27,18 +27,18 @@ def call_alone[T](
         # Only a guard needs the name of the attempt: the next round continues it.
         by = "" if target.approval is None else f"call:{new_token()}"
         rounds.identity = structs.replace(identity, by=by or None)
-        options = structs.replace(options, call=ToolCall(by=by, before=identity.by, key=identity.key))
-    return call(request, target, arguments, request.asking(rounds), options)
+        tool_call = structs.replace(tool_call, by=by, before=identity.by, key=identity.key)
+    return call(request, target, arguments, request.asking(rounds), tool_call)
 
 
-def outcome_alone(request: Request, tool: Tool, arguments: JsonObject, options: CallOptions = STANDALONE) -> Outcome:
-    return _outcome(tool, call_alone(request, bound_tool(tool), arguments, options))
+def outcome_alone(request: Request, tool: Tool, arguments: JsonObject, tool_call: ToolCall = ONLY_CALL) -> Outcome:
+    return _outcome(tool, call_alone(request, bound_tool(tool), arguments, tool_call))
 
 
 def outcome_of(
-    execution: Execution, tool: Tool, arguments: JsonObject, asker_factory: AskerFactory, options: CallOptions
+    execution: Execution, tool: Tool, arguments: JsonObject, asker_factory: AskerFactory, tool_call: ToolCall
 ) -> Outcome:
-    return _outcome(tool, call(execution, bound_tool(tool), arguments, asker_factory, options))
+    return _outcome(tool, call(execution, bound_tool(tool), arguments, asker_factory, tool_call))
 
 
 def _outcome(tool: Tool, outcome: Outcome | Mismatch) -> Outcome:

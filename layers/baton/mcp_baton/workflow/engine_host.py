@@ -8,12 +8,11 @@ from msgspec import structs
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable
 from mcp_baton.tools.resource import contents_of_outcome, find_in, mismatch_reason
-from mcp_baton.tools.running.runner import CallOptions, bound_resource, bound_tool, call, run
+from mcp_baton.tools.running.runner import bound_resource, bound_tool, call, run
 from mcp_baton.tools.running.tool_threads import Listener, no_pulse
 from mcp_baton.transport.exchange import KEEP_ALIVE_S
 from mcp_baton.workflow.execution import Execution
@@ -57,16 +56,15 @@ class ServerHost:
         schemas, definitions = argument_schemas((question,))
         return {**schemas[question.name], "$defs": definitions} if definitions else schemas[question.name]
 
-    def run(self, prepared: Prepared, variables: TaskVariables | None, tool_call: ToolCall = ONLY_CALL) -> Outcome:
+    def run(self, prepared: Prepared, tool_call: ToolCall = ONLY_CALL) -> Outcome:
         """Run a tool. It continues if the client disconnects: its result is recorded in the task."""
         target = bound_tool(self._execution.server.tools[prepared.name])
-        options = self._options(variables, tool_call)
         try:
             if tool_call.number > 1:
                 # The tool may have changed the arguments of the first call.
                 new_prepared = target.prepare(prepared.arguments)
                 prepared = new_prepared if isinstance(new_prepared, Prepared) else prepared
-            return run(self._execution, target, prepared, self._asker_factory, options)
+            return run(self._execution, target, prepared, self._asker_factory, self._with_pulse(tool_call))
         except ProtocolError as error:
             return Failed(error.message, cause=error)
 
@@ -79,13 +77,13 @@ class ServerHost:
         resource, arguments = match
         try:
             target = bound_resource(resource, uri)
-            outcome = call(self._execution, target, arguments, self._asker_factory, self._options(None))
+            outcome = call(self._execution, target, arguments, self._asker_factory, self._with_pulse(ONLY_CALL))
             return [contents_of_outcome(uri, outcome)]
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
 
-    def _options(self, variables: TaskVariables | None, tool_call: ToolCall = ONLY_CALL) -> CallOptions:
-        return CallOptions(variables, self._map_progress, stay=True, call=tool_call, pulse=self.pulse)
+    def _with_pulse(self, tool_call: ToolCall) -> ToolCall:
+        return structs.replace(tool_call, progress=self._map_progress, stay=True, pulse=self.pulse)
 
     def announce(self, started: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, if the client asked for it.
@@ -123,7 +121,7 @@ class ServerHost:
                 self._execution.listener.keep_alive()
 
     def threads(self) -> ParallelCalls:
-        return ParallelCalls(self._execution.listener, self._for_thread, self._options(None).pulse)
+        return ParallelCalls(self._execution.listener, self._for_thread, self._with_pulse(ONLY_CALL).pulse)
 
     def _for_thread(self, listener: Listener, pulse: Callable[[], float] | None) -> "ServerHost":
         """Return a copy of this host for a call in another thread. The progress of the call is not sent: several calls

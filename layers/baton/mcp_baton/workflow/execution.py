@@ -9,7 +9,6 @@ from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.tasks.record import TaskPage, TaskRecord
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.asking import AskedInWorkflow, CannotAsk
 from mcp_baton.tools.calls import ToolCall
@@ -110,11 +109,9 @@ class Execution(Struct, frozen=True, kw_only=True):
         """Return an error whose cause is only in the log, with the id to find it there."""
         return ProtocolError(INTERNAL_ERROR, message, {"correlationId": self.exchange.request_id})
 
-    def guard(
-        self, tool: str, approval: Approval, prepared: Prepared, call: ToolCall, variables: TaskVariables | None
-    ) -> Failed | Grant | None:
+    def guard(self, tool: str, approval: Approval, prepared: Prepared, call: ToolCall) -> Failed | Grant | None:
         """Return why a call with this approval must not run now, or the permission that it uses."""
-        return self.services.features.guard(self, tool, approval, prepared, call, variables)
+        return self.services.features.guard(self, tool, approval, prepared, call)
 
     def callback_url(self, call: ToolCall, step: str) -> str:
         """Make a new address for a waiting step of the call's task."""

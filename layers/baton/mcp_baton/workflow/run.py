@@ -355,6 +355,7 @@ class WorkflowRun(State):
             secrets=self.secrets,
             number=1 + earlier_attempts,
             key=self._key(step, name, prepared),
+            variables=None if lease is None else self.variables if this.variables is None else this.variables,
         )
 
     def _key(self, step: Step, name: str, prepared: Prepared) -> Key | None:

@@ -15,7 +15,6 @@ from mcp_baton.workflow.server_view import ServerView
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import Dispatcher
-    from mcp_baton.tasks.variables import TaskVariables
     from mcp_baton.tools.approval import Approval
     from mcp_baton.tools.calls import ToolCall
     from mcp_baton.tools.outcomes import Failed, Prepared
@@ -53,13 +52,7 @@ class Features[E](Protocol):
     `Execution`, which is made with these services."""
 
     def guard(
-        self,
-        execution: E,
-        tool: str,
-        approval: "Approval",
-        prepared: "Prepared",
-        call: "ToolCall",
-        variables: "TaskVariables | None",
+        self, execution: E, tool: str, approval: "Approval", prepared: "Prepared", call: "ToolCall"
     ) -> "Failed | Grant | None":
         """Return why a call with an approval must not run now, or the permission that it uses."""
 

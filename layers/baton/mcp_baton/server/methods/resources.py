@@ -11,9 +11,10 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_R
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.texts import MAX_VALUE_BYTES
 from mcp_baton.tasks.values import FINAL_RESULT, text_of, weight_of
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import FetchedResource, ResourceUnavailable
 from mcp_baton.tools.resource import APP_URI, Resource, contents_of_outcome, find_in, is_reserved, parse_value_uri
-from mcp_baton.tools.running.runner import CallOptions, bound_resource
+from mcp_baton.tools.running.runner import bound_resource
 from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.direct_calls import call_alone
 from mcp_baton.workflow.request import Request
@@ -114,9 +115,7 @@ def _read_published(request: Request, uri: str) -> FetchedResource | None:
 
 
 def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
-    return contents_of_outcome(
-        uri, call_alone(request, bound_resource(resource, uri), arguments, CallOptions(stay=True))
-    )
+    return contents_of_outcome(uri, call_alone(request, bound_resource(resource, uri), arguments, ToolCall(stay=True)))
 
 
 def contents_to_json(contents: FetchedResource) -> dict[str, Json]:

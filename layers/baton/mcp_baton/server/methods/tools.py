@@ -88,7 +88,7 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, named: StepId
     outcome: Outcome
     recording: Recording
     if isinstance(prepared, Continuation):
-        outcome = outcome_of(request, tool, prepared.call.arguments, prepared.asker_factory, prepared.options)
+        outcome = outcome_of(request, tool, prepared.call.arguments, prepared.asker_factory, prepared.tool_call)
         recording = prepared.record(outcome)
     else:
         outcome, recording = prepared.outcome, prepared.recording

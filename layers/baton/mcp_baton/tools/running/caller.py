@@ -6,7 +6,6 @@ from typing import Any, Protocol
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import Telemetry
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.asking import Asker
@@ -85,9 +84,7 @@ class Caller(Protocol):
     def error_id(self, error: BaseException) -> str | None:
         """Return the id of an exception in the log; `None` if clients may see its text."""
 
-    def guard(
-        self, tool: str, approval: Approval, prepared: Prepared, call: ToolCall, variables: TaskVariables | None
-    ) -> Failed | Grant | None:
+    def guard(self, tool: str, approval: Approval, prepared: Prepared, call: ToolCall) -> Failed | Grant | None:
         """Return why a call with this approval must not run now, or the permission that it uses; `None` if it needs
         none."""
 

@@ -16,13 +16,12 @@ from msgspec import Struct, structs
 from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.keys import own_key
-from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.asking import AskedInWorkflow, InputRequired, TaskBegins
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.content import ResourceContent
-from mcp_baton.tools.context import CallState, Context, ProgressMap
+from mcp_baton.tools.context import CallState, Context
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Mismatch, Prepared, Succeeded
 from mcp_baton.tools.prompt import Prompt, messages_of
 from mcp_baton.tools.resource import Resource, contents_of, find_in
@@ -37,7 +36,6 @@ from mcp_baton.tools.running.tool_threads import (
     Returned,
     TimedOut,
     ToolThread,
-    no_pulse,
     run_and_deliver,
 )
 from mcp_baton.tools.schema.schema import InvalidArguments
@@ -101,31 +99,16 @@ def bound_prompt(prompt: Prompt) -> BoundFunction[list[Json]]:
     )
 
 
-class CallOptions(Struct, frozen=True):
-    """How a function is called. The request's thread calls `pulse` while the function runs. With `stay`, the function
-    continues if the client disconnects."""
-
-    variables: TaskVariables | None = None
-    progress: ProgressMap | None = None
-    stay: bool = False
-    call: ToolCall = ONLY_CALL
-    pulse: Callable[[], float] = no_pulse
-    starts_task: bool = False
-
-
-STANDALONE = CallOptions()
-
-
 def call[T](
     caller: Caller,
     target: BoundFunction[T],
     arguments: JsonObject,
     asking: AskerFactory,
-    options: CallOptions = STANDALONE,
+    tool_call: ToolCall = ONLY_CALL,
 ) -> T | Mismatch | Failed:
     prepared = prepare_call(caller, target, arguments)
     if isinstance(prepared, Prepared):
-        return run(caller, target, prepared, asking, options)
+        return run(caller, target, prepared, asking, tool_call)
     return prepared
 
 
@@ -138,7 +121,7 @@ def run[T](
     target: BoundFunction[T],
     prepared: Prepared,
     asking: AskerFactory,
-    options: CallOptions = STANDALONE,
+    tool_call: ToolCall = ONLY_CALL,
 ) -> T | Failed:
     """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
     request."""
@@ -151,10 +134,10 @@ def run[T](
             kind=Failure.NOT_STARTED,
         )
     # Checked last, because the check may mark an approval as used.
-    grant = _check_guards(caller, target, prepared, options)
+    grant = _check_guards(caller, target, prepared, tool_call)
     if isinstance(grant, Failed):
         return structs.replace(grant, is_refused=True)
-    outcome = _outcome(caller, target, prepared, asking, options)
+    outcome = _outcome(caller, target, prepared, asking, tool_call)
     if grant is not None and isinstance(outcome, Failed):
         # A failed call may have another attempt with the same approval. This is noted before its outcome is stored:
         # otherwise the next run could find the outcome, but not the permission.
@@ -163,9 +146,9 @@ def run[T](
 
 
 def _outcome[T](
-    caller: Caller, target: BoundFunction[T], prepared: Prepared, asking: AskerFactory, options: CallOptions
+    caller: Caller, target: BoundFunction[T], prepared: Prepared, asking: AskerFactory, tool_call: ToolCall
 ) -> T | Failed:
-    ending, secrets = _run_function(caller, target, prepared.bound, asking, options)
+    ending, secrets = _run_function(caller, target, prepared.bound, asking, tool_call)
     match ending:
         case Returned():
             return hide_secrets(_call_author_code(caller, target, target.shape, ending.value), secrets)
@@ -175,8 +158,8 @@ def _outcome[T](
             return hide_secrets(_failed_outcome(caller, target.name, error, Failure.RAISED, secrets), secrets)
         case TimedOut(limit_s):
             # The function still runs. What it sets from now on would be written by another step, or not at all.
-            if options.variables is not None:
-                options.variables.close()
+            if tool_call.variables is not None:
+                tool_call.variables.close()
             return Failed(_timeout_text(caller, target, limit_s), kind=Failure.TIMED_OUT)
         case NotStarted(waits_for):
             return _not_started(caller, target, waits_for)
@@ -193,17 +176,16 @@ def hide_secrets[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
 
 
 def _check_guards(
-    caller: Caller, target: BoundFunction[Any], prepared: Prepared, options: CallOptions
+    caller: Caller, target: BoundFunction[Any], prepared: Prepared, tool_call: ToolCall
 ) -> Failed | Grant | None:
     """Check the guards of a tool, just before it runs. Returns why it must not run, or the approval that it uses."""
-    tool_call = options.call
     # First: a call at the wrong time must not ask a person for an approval.
     if target.only_in and not tool_call.allows(target.only_in):
         return Failed(_not_its_turn_text(target.name, target.only_in), kind=Failure.NOT_STARTED)
     approval = target.approval or tool_call.approval
     if approval is None:
         return None
-    return caller.guard(target.name, approval, prepared, tool_call, options.variables)
+    return caller.guard(target.name, approval, prepared, tool_call)
 
 
 def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:
@@ -296,14 +278,14 @@ def _failed_outcome(
 
 
 def _run_function[T](
-    caller: Caller, target: BoundFunction[T], bound: dict[str, Any], asking: AskerFactory, options: CallOptions
+    caller: Caller, target: BoundFunction[T], bound: dict[str, Any], asking: AskerFactory, tool_call: ToolCall
 ) -> tuple[Ending, Secrets]:
     """Run the function. Returns how it ended, and the callback addresses that it has created."""
     thread, signature = ToolThread(target.own_function), target.signature
     function = thread.unless_given_up(target.function)
     call_state: CallState | None = None
     if signature.context or signature.dependencies:
-        call_state = _new_call(caller, asking, thread, options)
+        call_state = _new_call(caller, asking, thread, tool_call)
         if signature.context:
             bound = bound | {signature.context: Context(call_state)}
         if signature.dependencies:
@@ -320,8 +302,8 @@ def _run_function[T](
                 caller.listener,
                 is_async=signature.is_async,
                 left_s=caller.left_s,
-                stay=options.stay,
-                pulse=options.pulse,
+                stay=tool_call.stay,
+                pulse=tool_call.pulse,
             )
             span.failed = _has_failed(ending)
         if call_state is None:
@@ -337,7 +319,7 @@ def _run_function[T](
             caller.services.telemetry.add(ABANDONED_THREADS, abandoned_count)
 
 
-def _new_call(caller: Caller, asking: AskerFactory, thread: ToolThread, options: CallOptions) -> CallState:
+def _new_call(caller: Caller, asking: AskerFactory, thread: ToolThread, tool_call: ToolCall) -> CallState:
     call_state = CallState(
         request_id=caller.exchange.request_id,
         owner=caller.owner,
@@ -345,14 +327,14 @@ def _new_call(caller: Caller, asking: AskerFactory, thread: ToolThread, options:
         remaining_ms=caller.exchange.remaining_ms,
         emit=thread.notify,
         asker=asking(thread.request, lambda: not call_state.abandoned),
-        variables=options.variables,
-        progress=options.progress,
-        attempt=options.call.number,
-        key=options.call.key or own_key(),
+        variables=tool_call.variables,
+        progress=tool_call.progress,
+        attempt=tool_call.number,
+        key=tool_call.key or own_key(),
         read=partial(read_for_tool, caller.server.resources),
         claims=caller.claims,
-        starts_task=options.starts_task,
-        callback_url=partial(caller.callback_url, options.call),
+        starts_task=tool_call.starts_task,
+        callback_url=partial(caller.callback_url, tool_call),
     )
     return call_state
 

@@ -7,7 +7,6 @@ from msgspec import structs
 
 from mcp_baton.hints import did_you_mean
 from mcp_baton.tasks.record import TRIED_PREFIX, WAIT_PREFIX, timestamp
-from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
@@ -150,9 +149,8 @@ class ToolStep(Step):
         if not isinstance(prepared, Prepared):
             run.stop_before(this, prepared)
             return
-        variables = this.variables or (run.variables if lease else None)
         call = run.tool_call(this, prepared, self.earlier_attempts(run, this))
-        outcome = attempt(this, host, prepared, call, variables, lease, run.rng)
+        outcome = attempt(this, host, prepared, call, lease, run.rng)
         if isinstance(outcome, Succeeded):
             run.succeed(this, outcome.value, prepared.arguments)
             # The tool has run. A resource that cannot be fetched now must not cause a second call.
@@ -200,7 +198,6 @@ def attempt(
     host: Host,
     call: Prepared,
     tool_call: ToolCall,
-    variables: TaskVariables | None,
     lease: Lease | ThreadLease | None,
     rng: Callable[[], float],
 ) -> Outcome:
@@ -209,12 +206,9 @@ def attempt(
     Notes in `this` the number of attempts. If the run cannot write to its task any more, it makes no further attempt
     and notes why (`stop`). If the wait before the next attempt is too long for this invocation, it notes the wait
     (`retry_s`).
-
-    Args:
-        variables: The task's variables; `None` without a task.
     """
     step = this.step
-    outcome = host.run(call, variables, tool_call)
+    outcome = host.run(call, tool_call)
     if _was_not_called(outcome):
         # The claim is renewed just before a call. The renewal may show that the task is over or has another run.
         this.attempts, this.stop = 0, lease.over if lease else None
@@ -232,7 +226,7 @@ def attempt(
         if not host.may_start() or (lease and not lease.is_safe()):
             this.retry_s = wait_s
             return outcome
-        next_outcome = host.run(call, variables, structs.replace(tool_call, number=this.attempts + 1))
+        next_outcome = host.run(call, structs.replace(tool_call, number=this.attempts + 1))
         if isinstance(next_outcome, Failed) and next_outcome.not_approved is not None:
             return next_outcome  # the approval has expired, or was used up
         if _was_not_called(next_outcome):
