@@ -3,36 +3,46 @@
 Common mistakes and their remedies are tested in tests/mistakes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import pytest
-from msgspec import structs
 
 from mcp_baton import Fetch, ToolStep
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.workflow.checking import MAX_STEP_NAME_CHARS, MAX_STEPS, checked
+from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.tool import Tool
+from mcp_baton.workflow.checking import MAX_STEP_NAME_CHARS, MAX_STEPS
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.schema_paths import Schema
+from mcp_baton.workflow.function_checks import check_workflows
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
-from mcp_baton.workflow.steps.context import Callee
 from mcp_baton.workflow.steps.step import Step
 
 
-def fetch_order() -> None: ...
-def pay() -> None: ...
+class Line(TypedDict):
+    total: float
+    email: str
+
+
+class Order(TypedDict):
+    lines: list[Line]
+
+
+def fetch_order(order_id: str) -> None: ...
+def fetch_lines(order_id: str) -> Order: ...  # type: ignore[empty-body]
+def pay(order_id: str, amount: float) -> None: ...
+def ping() -> None: ...
 def unpublished() -> None: ...
 
 
-def callee(function: Callable[..., object], *parameters: str, output: Schema | None = None) -> Callee:
-    return Callee(function, frozenset(parameters), lambda: output)
+def published(tools: Mapping[str, Callable[..., object]], **options: Any) -> dict[str, Tool]:
+    return {name: Tool(function, name, Labels(), **options) for name, function in tools.items()}
 
 
-ORDER = {"type": "object", "properties": {"total": {"type": "number"}, "email": {"type": "string"}}}
-TOOLS = {"fetch": callee(fetch_order, "order_id"), "refund": callee(pay, "order_id", "amount"), "ping": callee(print)}
+TOOLS = published({"fetch": fetch_order, "refund": pay, "ping": ping})
 FETCH = ToolStep("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
 
 
@@ -40,7 +50,11 @@ def workflow(*steps: Step, arguments: Sequence[Argument] = (Argument("order_id")
     return Workflow(name="refund_order", description="refund an order", arguments=arguments, steps=steps)
 
 
-def error_of(definition: Workflow, tools: dict[str, Callee] = TOOLS) -> WorkflowError:
+def checked(definition: Workflow, tools: Mapping[str, Tool] = TOOLS) -> Workflow:
+    return check_workflows({definition.name: definition}, tools, in_full=True)[definition.name]
+
+
+def error_of(definition: Workflow, tools: Mapping[str, Tool] = TOOLS) -> WorkflowError:
     with pytest.raises(WorkflowError) as error_info:
         checked(definition, tools)
     return error_info.value
@@ -155,8 +169,7 @@ def test_a_workflow_that_workers_cannot_run_must_not_be_background(changes: dict
 
 
 def test_a_suggested_path_keeps_its_remaining_keys() -> None:
-    order = {"type": "object", "properties": {"lines": {"type": "array", "items": ORDER}}}
-    tools = {**TOOLS, "fetch": callee(fetch_order, "order_id", output=order)}
+    tools = {**TOOLS, **published({"fetch": fetch_lines})}
     step = ToolStep(
         "s", tool="ping", resources=["a://{t}"], template_bindings={"t": step_output("order", "linse.0.total")}
     )
@@ -183,13 +196,13 @@ class Desk:
 
 def test_a_method_is_resolved_to_the_tool_of_its_object() -> None:
     first_desk, second_desk = Desk(), Desk()
-    tools = {"one": callee(first_desk.sell), "other": callee(second_desk.sell)}
+    tools = published({"one": first_desk.sell, "other": second_desk.sell})
 
     assert checked(workflow(ToolStep("s", tool=second_desk.sell)), tools).steps[0].tool == "other"
 
 
 def test_a_function_must_be_published_as_exactly_one_tool() -> None:
-    two_tools, one_tool = {"a": callee(pay), "b": callee(pay)}, {"unpublished": callee(pay)}
+    two_tools, one_tool = published({"a": pay, "b": pay}), published({"unpublished": pay})
 
     assert "published as 'a' and 'b'" in error_of(workflow(ToolStep("s", tool=pay)), two_tools).cause
     assert (
@@ -199,8 +212,8 @@ def test_a_function_must_be_published_as_exactly_one_tool() -> None:
 
 def test_a_tool_that_needs_more_scopes_than_the_workflow_is_not_named() -> None:
     step = fetch(task_variable("seen", "id"))
-    hidden = structs.replace(TOOLS["ping"], sets=("seen",), requires=frozenset({"admin"}))
-    admins = structs.replace(TOOLS["fetch"], requires=frozenset({"admin"}))
+    hidden = published({"look": ping}, sets=("seen",), requires=frozenset({"admin"}))
+    admins = published({"fetch": fetch_order}, requires=frozenset({"admin"}))
 
-    assert checked(workflow(step), {**TOOLS, "look": hidden}).setters == {}
-    assert checked(workflow(step), {**TOOLS, "look": hidden, "fetch": admins}).setters == {"seen": ("look",)}
+    assert checked(workflow(step), {**TOOLS, **hidden}).setters == {}
+    assert checked(workflow(step), {**TOOLS, **hidden, **admins}).setters == {"seen": ("look",)}

@@ -1,16 +1,18 @@
 """Checks of a workflow's definition before it runs (docs/workflows.md, "What is checked"). Pure."""
 
 import operator
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from mcp_baton.exceptions import WorkflowError
+from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.hints import closest, did_you_mean
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tools.arguments import NAME, TASK_ID, Argument, is_portable_name
 from mcp_baton.tools.templates import placeholders
+from mcp_baton.tools.tool import Tool, check_approval
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Workflow
+from mcp_baton.workflow.schema_paths import Schema
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import (
     Condition,
@@ -26,7 +28,7 @@ from mcp_baton.workflow.sources import (
     step_output,
     task_variable,
 )
-from mcp_baton.workflow.steps.context import Callee, StepContext, as_code, width_fault
+from mcp_baton.workflow.steps.context import StepContext, as_code, width_fault
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step, value_text
@@ -195,25 +197,18 @@ def order_error(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
     return f"{error}; put {target.name!r} before {step.name!r}"
 
 
-def checked(workflow: Workflow, tools: Mapping[str, Callee], workflows: Container[str] = ()) -> Workflow:
-    """The checked workflow, with the names of its tools and the setters of its task variables.
+def errors_in(
+    workflow: Workflow,
+    tools: Mapping[str, Tool],
+    workflows: Container[str],
+    output: Callable[[Tool], Schema | None],
+) -> Iterator[WorkflowError]:
+    """The errors of a resolved workflow, in order. Each is found when the iterator reaches it.
 
-    Raises:
-        WorkflowError: the first error, with workflow, step and cause.
+    Args:
+        workflows: The names of the server's workflows.
+        output: As in `StepContext`.
     """
-    resolved_workflow = _resolved(workflow, tools)
-    for error in errors_in(resolved_workflow, tools, workflows):
-        raise error
-    return resolved_workflow
-
-
-def all_errors(workflow: Workflow, tools: Mapping[str, Callee], workflows: Container[str] = ()) -> list[WorkflowError]:
-    """All errors of a workflow, in order."""
-    return list(errors_in(_resolved(workflow, tools), tools, workflows))
-
-
-def errors_in(workflow: Workflow, tools: Mapping[str, Callee], workflows: Container[str]) -> Iterator[WorkflowError]:
-    """The errors of a workflow whose tools have names. Each is found when the iterator reaches it."""
     for cause in workflow.faults or definition_faults(workflow):
         yield WorkflowError(workflow.name, cause)
     if workflow.faults:
@@ -224,7 +219,7 @@ def errors_in(workflow: Workflow, tools: Mapping[str, Callee], workflows: Contai
     yield from _unique_errors(workflow)
     earlier_steps: dict[str, Step] = {}
     for step in workflow.steps:
-        for cause in step.faults or _step_faults(step, StepContext(workflow, earlier_steps, tools, workflows)):
+        for cause in step.faults or _step_faults(step, StepContext(workflow, earlier_steps, tools, workflows, output)):
             yield WorkflowError(workflow.name, cause, step.name)
         earlier_steps[step.binding] = step
 
@@ -240,6 +235,7 @@ def _step_faults(step: Step, context: StepContext) -> Iterator[str]:
     yield from _item_faults(step)
     yield from _order_faults(step, context.earlier_steps)
     yield from _reference_faults(step, context)
+    yield from _approval_faults(step, context)
 
 
 def _unique_errors(workflow: Workflow) -> Iterator[WorkflowError]:
@@ -260,26 +256,25 @@ def _unique_errors(workflow: Workflow) -> Iterator[WorkflowError]:
         bindings.add(step.binding)
 
 
-def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
+def resolved(workflow: Workflow, tools: Mapping[str, Tool]) -> Workflow:
     """The workflow with the names of its tools and the setters of its variables; the same object if nothing changes."""
     steps = [_resolved_step(step, tools) for step in workflow.steps]
     required_scopes = (tools[step.tool].requires for step in steps if step.tool and step.tool in tools)
     scopes: frozenset[str] = frozenset().union(*required_scopes)
     setters: dict[str, tuple[str, ...]] = {}
-    for name, callee in tools.items():
+    for name, tool in tools.items():
         # Do not name a tool to callers who may use the workflow but not the tool.
-        for variable in callee.sets if callee.requires <= scopes else ():
+        for variable in tool.sets if tool.requires <= scopes else ():
             setters[variable] = (*setters.get(variable, ()), name)
     is_same = setters == workflow.setters and all(map(operator.is_, steps, workflow.steps))
     return workflow if is_same else replace(workflow, steps=steps, setters=setters)
 
 
-def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
-    tool = step.tool
-    if not isinstance(tool, ToolFunction):
+def _resolved_step(step: Step, tools: Mapping[str, Tool]) -> Step:
+    if not isinstance(step.tool, ToolFunction):
         return step
     # Each access to a method creates a new object, which equals the last one.
-    names = [name for name, callee in tools.items() if callee.function == tool.function]
+    names = [name for name, tool in tools.items() if tool.decorated == step.tool.function]
     return step.replace(tool=names[0]) if len(names) == 1 else step
 
 
@@ -362,6 +357,21 @@ def _reference_faults(step: Step, context: StepContext) -> Iterator[str]:
             )
     for comparison in value_comparisons:
         yield from _comparison_faults(comparison, context)
+
+
+def _approval_faults(step: Step, context: StepContext) -> Iterator[str]:
+    tool = context.tools.get(step.tool or "")
+    if tool is None or (step.approval is None and tool.approval is None):
+        return
+    if step.approval is not None and tool.approval is not None:
+        yield f"{tool.name!r} has an approval itself; leave out the step's approval"
+    elif step.approval is not None:
+        try:
+            check_approval(step.approval, "", tool.signature)
+        except RegistrationError as error:
+            yield str(error).removeprefix(": ")
+    if not context.workflow.durable:
+        yield f"{tool.name!r} needs an approval, and the workflow has no tasks; leave out durable=False"
 
 
 def _comparison_faults(comparison: Condition, context: StepContext) -> Iterator[str]:

@@ -12,11 +12,10 @@ from mcp_baton.tools.schema.plain import plain_type
 from mcp_baton.tools.schema.prompt_arguments import default_error
 from mcp_baton.tools.schema.schema import UnsupportedType, parameter_error_in, tool_error, unsupported_type
 from mcp_baton.tools.schema.signature import answer_cause, argument_cause, type_without_schema
-from mcp_baton.tools.tool import Tool, check_approval
-from mcp_baton.workflow.checking import all_errors, checked, not_json
+from mcp_baton.tools.tool import Tool
+from mcp_baton.workflow.checking import errors_in, not_json, resolved
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.schema_paths import Schema
-from mcp_baton.workflow.steps.context import Callee
 
 type Published = Tool | Resource | Prompt
 
@@ -43,24 +42,33 @@ def definitions_without_schema(
 def check_workflows(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], *, in_full: bool
 ) -> dict[str, Workflow]:
-    """Check the workflows. Returns them with the name of each step's tool."""
-    callees = _callees(tools, in_full)
-    checked_workflows = {name: checked(workflow, callees, workflows) for name, workflow in workflows.items()}
-    for error in (*_only_in_errors(checked_workflows, tools), *_approval_errors(checked_workflows, tools)):
+    """Check the workflows. Returns them with the name of each step's tool.
+
+    Raises:
+        WorkflowError: the first error, with workflow, step and cause.
+    """
+    resolved_workflows = {name: resolved(workflow, tools) for name, workflow in workflows.items()}
+    for error in _workflow_errors(resolved_workflows, tools, partial(_output, in_full=in_full), in_full=in_full):
         raise error
-    for workflow in checked_workflows.values():
-        for error in _argument_errors(workflow, in_full):
-            raise error
-    return checked_workflows
+    return resolved_workflows
 
 
-def all_workflow_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[RegistrationError]:
-    callees = _callees(tools, in_full=True, quiet=True)
-    yield from _only_in_errors(workflows, tools)
-    yield from _approval_errors(workflows, tools)
+def all_workflow_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
+    resolved_workflows = {name: resolved(workflow, tools) for name, workflow in workflows.items()}
+    return _workflow_errors(resolved_workflows, tools, _output_if_any, in_full=True)
+
+
+def _workflow_errors(
+    workflows: Mapping[str, Workflow],
+    tools: Mapping[str, Tool],
+    output: Callable[[Tool], Schema | None],
+    *,
+    in_full: bool,
+) -> Iterator[WorkflowError]:
     for workflow in workflows.values():
-        yield from all_errors(workflow, callees, workflows)
-        yield from _argument_errors(workflow, in_full=True)
+        yield from errors_in(workflow, tools, workflows, output)
+        yield from _argument_errors(workflow, in_full)
+    yield from _only_in_errors(workflows, tools)
 
 
 def _only_in_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
@@ -80,32 +88,6 @@ def _only_in_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]
         for name in callers - set(tool.only_in) if tool.only_in else ():
             cause = f"the tool {tool.name!r} runs only in {' and '.join(tool.only_in)}; add {name!r} to its only_in"
             yield WorkflowError(name, cause)
-
-
-def _approval_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
-    for workflow in workflows.values():
-        for step in workflow.steps:
-            tool = tools.get(step.tool or "")
-            if step.approval is not None and tool is not None and tool.approval is not None:
-                cause = f"{tool.name!r} has an approval itself; leave out the step's approval"
-                yield WorkflowError(workflow.name, cause, step.name)
-            elif step.approval is not None and tool is not None:
-                subject = f"step {step.name!r}"
-                try:
-                    check_approval(step.approval, subject, tool.signature)
-                except RegistrationError as error:
-                    yield WorkflowError(workflow.name, str(error).removeprefix(f"{subject}: "), step.name)
-            if not workflow.durable and (step.approval or (tool and tool.approval)):
-                cause = f"{step.tool!r} needs an approval, and the workflow has no tasks; leave out durable=False"
-                yield WorkflowError(workflow.name, cause, step.name)
-
-
-def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> dict[str, Callee]:
-    read = _output_if_any if quiet else _output
-    return {
-        name: Callee(tool.decorated, tool.signature.names, partial(read, tool, in_full), tool.sets, tool.requires)
-        for name, tool in tools.items()
-    }
 
 
 def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowError]:
@@ -152,8 +134,8 @@ def _output(tool: Tool, in_full: bool) -> Schema | None:
         raise tool_error(f"tool {tool.name!r}", tool.signature, error, has_output=True) from error
 
 
-def _output_if_any(tool: Tool, in_full: bool) -> Schema | None:
+def _output_if_any(tool: Tool) -> Schema | None:
     try:
-        return _output(tool, in_full)
+        return _output(tool, in_full=True)
     except RegistrationError:
         return None

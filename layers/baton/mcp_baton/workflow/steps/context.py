@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from mcp_baton.hints import closest
+from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.schema_paths import InvalidPath, Schema, invalid_path, kinds_at
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
 from mcp_baton.workflow.steps.step import Step, value_text
@@ -28,20 +29,6 @@ _JSON_TYPES: Final[Mapping[object, str]] = {
 """The JSON types of Python's."""
 
 
-class Callee(Struct, frozen=True):
-    """A tool, as workflows see it.
-
-    Attributes:
-        output: The JSON Schema of its value; `None` if it is not known.
-    """
-
-    function: object
-    parameters: frozenset[str]
-    output: Callable[[], Schema | None]
-    sets: tuple[str, ...] = ()
-    requires: frozenset[str] = frozenset()
-
-
 class StepContext(Struct, frozen=True):
     """What the definition of a step may refer to.
 
@@ -49,12 +36,14 @@ class StepContext(Struct, frozen=True):
         workflow: The step's `Workflow`, whose module imports the kinds of steps.
         earlier_steps: The steps before it, by their bindings.
         workflows: The names of the server's workflows.
+        output: Takes a tool and returns the JSON Schema of its value; `None` if it is not known.
     """
 
     workflow: Any
     earlier_steps: Mapping[str, Step]
-    tools: Mapping[str, Callee]
-    workflows: Container[str] = ()
+    tools: Mapping[str, Tool]
+    workflows: Container[str]
+    output: Callable[[Tool], Schema | None]
 
     @property
     def arguments(self) -> list[str]:
@@ -91,7 +80,7 @@ class StepContext(Struct, frozen=True):
         """The JSON Schema of a step's output; `None` if it is not known."""
         if step.tool is None:
             return {"type": "null"}
-        schema = self.tools[step.tool].output() if step.tool in self.tools else None
+        schema = self.output(self.tools[step.tool]) if step.tool in self.tools else None
         return schema if schema is None else step.output_schema(schema)
 
 

@@ -113,9 +113,9 @@ class ToolStep(Step):
         elif tool in context.workflows and tool not in tools and not isinstance(tool, ToolFunction):
             yield f"{tool!r} is a workflow, which no step can call; {TAKE_OVER}"
         elif isinstance(tool, ToolFunction) or tool not in tools:
-            yield _tool_error(tool, {name: callee.function for name, callee in tools.items()})
+            yield _tool_error(tool, {name: published.decorated for name, published in tools.items()})
         else:
-            parameters = tools[tool].parameters
+            parameters = tools[tool].signature.names
             for name in self.arguments:
                 if name in parameters:
                     continue
@@ -126,8 +126,8 @@ class ToolStep(Step):
                     yield f"the tool {tool!r} has no parameter {name!r}{did_you_mean(name, sorted(parameters))}"
 
     def has_misplaced_option(self, context: StepContext) -> bool:
-        callee = None if isinstance(self.tool, ToolFunction) else context.tools.get(self.tool)
-        return callee is not None and not _STEP_OPTIONS.isdisjoint(self.arguments.keys() - callee.parameters)
+        tool = None if isinstance(self.tool, ToolFunction) else context.tools.get(self.tool)
+        return tool is not None and not _STEP_OPTIONS.isdisjoint(self.arguments.keys() - tool.signature.names)
 
     def may_start(self, run: OpenRun, this: StepRun) -> Stop | None:
         until_ms = run.known.waits().get(self.name) if self.retry else None
