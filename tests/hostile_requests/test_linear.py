@@ -16,8 +16,8 @@ from mcp_baton.tools.schema.nulls import validate
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused, check_answers
 from mcp_baton.tools.secrets import secrets_of
 from mcp_baton.tools.templates import fill, matches_template
+from mcp_baton.workflow.json_values import compare
 from mcp_baton.workflow.placeholders import PlaceholderLimits, is_placeholder, replace_placeholders
-from mcp_baton.workflow.sources import compare
 from tests.fakes import plan_of, task_of
 
 FLOW = Workflow(

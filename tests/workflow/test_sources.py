@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tools.templates import as_text, copy_json, fill, fill_json, fill_uri, placeholders
-from mcp_baton.workflow.sources import Found, constant, lookup
+from mcp_baton.workflow.json_values import Found, lookup
+from mcp_baton.workflow.sources import constant
 from tests.examples import JSON
 
 ORDER: dict[str, Any] = {

@@ -19,11 +19,11 @@ from mcp_baton.transport.exchange import KEEP_ALIVE_S
 from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine_host import ServerHost
+from mcp_baton.workflow.json_values import Found
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.secrets import contains_argument
-from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step
 

@@ -23,10 +23,10 @@ from mcp_baton.tasks.store import Batch, ListResult, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.host import status_of, stored_result
+from mcp_baton.workflow.json_values import Found
 from mcp_baton.workflow.list_elements import ListElements, failed_items, item_name
 from mcp_baton.workflow.pause import FailedItem, StepFailed, pause_after, pause_at
 from mcp_baton.workflow.plan import CallArguments, Plan
-from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_calls import stored_call
 
 

@@ -14,7 +14,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import ELEMENTS_PREFIX, ITEMS_PREFIX
 from mcp_baton.tasks.store import ListWrite
 from mcp_baton.tasks.values import StoredList, elements_digest, list_in
-from mcp_baton.workflow.sources import kind_of
+from mcp_baton.workflow.json_values import kind_of
 
 MAX_ELEMENTS: Final = 1_000
 """The most elements of a list."""

@@ -12,10 +12,11 @@ from mcp_baton.tasks.keys import digest
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.quoting import one_line, quoted_error
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.json_values import Found
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import Handle
 from mcp_baton.workflow.resolve import KnownValues, NoField, NoOutput, NotGiven, NoVariable, Resolution
-from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.sources import PromptArg, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.step import Step
 
 MAX_PLACEHOLDER_CHARS: Final = 2_000

@@ -7,7 +7,6 @@ from typing import Final
 
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.keys import canonical_text
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
     RESULT_PREFIX,
@@ -22,12 +21,13 @@ from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.tools.secrets import Secrets, secret_placeholder
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
+from mcp_baton.workflow.json_values import Found, is_equal
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import PauseReason, parse_pauses, refused_arguments, with_pause
 from mcp_baton.workflow.repeats import Canonical, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import KnownValues, NotGiven
 from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_call
-from mcp_baton.workflow.sources import Found, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.sources import Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.stored_calls import hidden_names, restore_call
@@ -58,24 +58,17 @@ class CallArguments:
         return self._mean_the_same(other)
 
     def _has(self, name: str, value: Json) -> bool:
-        return name in self.arguments and _is_equal_json(self.arguments[name], value)
+        return name in self.arguments and is_equal(self.arguments[name], value)
 
     def _mean_the_same(self, other: JsonObject) -> bool:
         arguments, others = self._canonical_arguments, self._canonical(self.tool, other)
         return arguments.keys() == others.keys() and all(
-            _is_equal_json(value, others[name]) for name, value in arguments.items()
+            is_equal(value, others[name]) for name, value in arguments.items()
         )
 
     @cached_property
     def _canonical_arguments(self) -> JsonObject:
         return self._canonical(self.tool, self.arguments)
-
-
-def _is_equal_json(first: Json, second: Json) -> bool:
-    # Python takes a boolean and a number as equal; JSON does not.
-    if type(first) is type(second) and isinstance(first, str | int):
-        return first == second
-    return canonical_text(first) == canonical_text(second)
 
 
 logger = logging.getLogger(__name__)
@@ -360,7 +353,7 @@ class Plan:
         items = self.items_of(name) if name and self.has_list(name) else None
         known = [self.known.at(element) for element in items.elements] if items else [self.known]
         resolutions = (each.resolve(source) for each in known)
-        return any(isinstance(found, Found) and _is_equal_json(found.value, value) for found in resolutions)
+        return any(isinstance(found, Found) and is_equal(found.value, value) for found in resolutions)
 
     def call_arguments(self, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> CallArguments:
         """A call's arguments, for comparisons. `exact` as in `CallArguments`."""

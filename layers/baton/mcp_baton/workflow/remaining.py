@@ -19,6 +19,7 @@ from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quot
 from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
+from mcp_baton.workflow.json_values import Found
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, Waiting, refused_arguments
 from mcp_baton.workflow.plan import Plan
@@ -33,7 +34,7 @@ from mcp_baton.workflow.resolve import (
     Resolution,
 )
 from mcp_baton.workflow.server_view import ServerView
-from mcp_baton.workflow.sources import Constant, Found, Item, PromptArg, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.sources import Constant, Item, PromptArg, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait

@@ -16,6 +16,7 @@ from mcp_baton.tools.secrets import NO_SECRETS, Secrets, shown_texts
 from mcp_baton.tools.templates import as_text, copy_json, fill, fill_json, fill_uri, placeholders
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
+from mcp_baton.workflow.json_values import Found, compare, lookup, missing_field_text
 from mcp_baton.workflow.list_elements import ListElements, list_of, stored_items
 from mcp_baton.workflow.pause import (
     AnswersRequired,
@@ -30,15 +31,11 @@ from mcp_baton.workflow.sources import (
     Condition,
     Constant,
     FirstOf,
-    Found,
     Item,
     PromptArg,
     Source,
     StepOutput,
     TaskVariable,
-    compare,
-    lookup,
-    missing_field_text,
     parts_of,
     source_text,
 )

@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from mcp_baton.workflow.json_values import is_index
+
 type Schema = Mapping[str, Any]
 
 _ANYTHING: Schema = {}
@@ -89,7 +91,7 @@ def _property(leaf: Schema, key: str) -> Schema | None:
 
 
 def _item(leaf: Schema, key: str) -> Schema | None:
-    if not (key.isascii() and key.isdigit()) or len(key) >= 10 or int(key) >= leaf.get("maxItems", 10**9):
+    if not is_index(key, leaf.get("maxItems", 10**9)):
         return None
     prefix_items = leaf.get("prefixItems", ())
     return _schema(prefix_items[int(key)] if int(key) < len(prefix_items) else leaf.get("items", True))

@@ -1,9 +1,8 @@
 """Data sources, from which arguments get their values, and conditions on them (docs/workflows.md)."""
 
-import operator
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Final, NoReturn, cast
@@ -298,61 +297,6 @@ def not_(condition: object) -> Condition:
     return Condition.of("not", condition)
 
 
-def compare(word: str, left: Json, right: Json) -> bool | str:
-    """Compare two JSON values by the operator of a `Condition`; or return why they cannot be compared."""
-    match word:
-        case "==":
-            return _equal(left, right)
-        case "!=":
-            return not _equal(left, right)
-        case "in":
-            return isinstance(right, list) and any(_equal(left, member) for member in right)
-    kinds = {kind_of(left), kind_of(right)}
-    if kinds not in ({"a number"}, {"a text"}):
-        return f"{word} compares two numbers or two texts, but {kind_of(left)} and {kind_of(right)} were given"
-    ordered: Callable[[Any, Any], bool] = getattr(operator, _ORDER[word])
-    return ordered(left, right)
-
-
-_ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-
-
-def _equal(left: Json, right: Json) -> bool:
-    """Whether two JSON values are equal. In Python, but not in JSON, `True` equals 1."""
-    pairs = [(left, right)]
-    while pairs:  # not recursive, because values may be nested deep
-        left, right = pairs.pop()
-        if isinstance(left, bool) or isinstance(right, bool):
-            is_equal = left is right
-        elif isinstance(left, list) and isinstance(right, list):
-            is_equal = len(left) == len(right)
-            pairs += zip(left, right, strict=False)
-        elif isinstance(left, Mapping) and isinstance(right, Mapping):
-            is_equal = left.keys() == right.keys()
-            pairs += ((value, right[name]) for name, value in left.items() if is_equal)
-        else:
-            is_equal = left == right
-        if not is_equal:
-            return False
-    return True
-
-
-def kind_of(value: Json) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a truth value"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case Mapping():
-            return "an object"
-        case _:
-            return "a list"
-
-
 def source_json(source: "Source | Condition") -> Json:
     """A source or a condition as JSON, for its step's fingerprint."""
     match source:
@@ -370,53 +314,6 @@ def source_json(source: "Source | Condition") -> Json:
             return ["item", path]
         case _:
             return ["task_variable", source.name, source.path]
-
-
-class Found(Struct, frozen=True):
-    """A value that exists. It may be `null`."""
-
-    value: Json
-
-
-def lookup(value: Json, path: str | None) -> Found | None:
-    """Follow a dotted path into a JSON value; `None` if the path does not exist."""
-    for key in path.split(".") if path else ():
-        if isinstance(value, Mapping):
-            if key not in value:
-                return None
-            value = value[key]
-        elif isinstance(value, Sequence) and not isinstance(value, str) and _is_index(key, len(value)):
-            value = value[int(key)]
-        else:
-            return None
-    return Found(value)
-
-
-def missing_field_text(value: Json, path: str) -> str:
-    """The last existing part of a path in a value, and what it contains."""
-    existing_keys: list[str] = []
-    for key in path.split("."):
-        result = lookup(value, key)
-        if result is None:
-            break
-        value = result.value
-        existing_keys.append(key)
-    location = f"'{'.'.join(existing_keys)}'" if existing_keys else "it"
-    match value:
-        case None:
-            return f"{location} is null"
-        case bool() | int() | float():
-            return f"{location} is a number or a truth value"
-        case str():
-            return f"{location} is a text"
-        case Mapping():
-            return f"{location} is an object without this field"
-        case _:
-            return f"{location} is a list of {len(value)} item{'s' * (len(value) != 1)}"
-
-
-def _is_index(key: str, length: int) -> bool:
-    return key.isascii() and key.isdigit() and len(key) < 10 and int(key) < length
 
 
 def source_text(source: Source) -> str:
