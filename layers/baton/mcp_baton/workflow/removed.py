@@ -8,7 +8,7 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.tasks.record import TaskRecord, steps_of
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.task_ids import InvalidTaskReference, named_task
+from mcp_baton.workflow.workflow_tool import InvalidToolArguments
 
 logger = logging.getLogger(__name__)
 
@@ -52,11 +52,11 @@ def removed_text(kind: str, name: str) -> str:
 def _named_task(request: Request, arguments: JsonObject) -> TaskRecord | None:
     """Return the task that a request names, if the caller may see it."""
     try:
-        task_id, _ = named_task(request, arguments)
+        task_id, _ = request.named_task(arguments)
         if task_id is None or request.store is None or request.owner is None:
             return None
         return request.own_task(task_id)
-    except (InvalidTaskReference, ProtocolError):
+    except (InvalidToolArguments, ProtocolError):
         return None
     except StoreError:
         logger.info("request %s: the task that it names cannot be read", request.exchange.request_id, exc_info=True)

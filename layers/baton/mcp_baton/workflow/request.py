@@ -13,9 +13,10 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.step_ids import StepId, bare_task_id, parse_step_id
-from mcp_baton.tools.arguments import NEW_TASK
+from mcp_baton.tools.arguments import NEW_TASK, TASK_ID
 from mcp_baton.tools.running.caller import AskerFactory
 from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.workflow_tool import InvalidToolArguments
 
 
 class Request(Execution, frozen=True, kw_only=True):
@@ -115,6 +116,28 @@ class Request(Execution, frozen=True, kw_only=True):
             raise ProtocolError(INVALID_PARAMS, "Invalid params: `task.ttl` must be a number of milliseconds above 0")
         return ttl
 
+    def named_step(self, arguments: JsonObject) -> tuple[StepId | None, dict[str, Json]]:
+        """Return the task, or the step, that the request names in its arguments or in `_meta`, and the other arguments
+        (docs/workflows.md, As a tool). Raises `InvalidToolArguments`."""
+        other_arguments = {name: value for name, value in arguments.items() if name != TASK_ID}
+        named, bound_id = arguments.get(TASK_ID), self.bound_step()
+        if named is None or named == "":
+            return bound_id, other_arguments
+        if named == NEW_TASK:
+            raise InvalidToolArguments(f'{TASK_ID} "{NEW_TASK}" is only for calls of a workflow\'s tool; leave it out')
+        if not isinstance(named, str):
+            raise InvalidToolArguments(f"{TASK_ID} must be a text: the id from an earlier result")
+        agreed = _agreed_id([parse_step_id(named), *([bound_id] if bound_id else [])])
+        if agreed is None:
+            cause = f"the arguments name one task ({TASK_ID}) and _meta names another; keep one of them"
+            raise InvalidToolArguments(cause)
+        return agreed, other_arguments
+
+    def named_task(self, arguments: JsonObject) -> tuple[str | None, dict[str, Json]]:
+        """As `named_step`, for a request that concerns the whole task."""
+        named, other_arguments = self.named_step(arguments)
+        return (named.task_id if named else None), other_arguments
+
     def task_id(self) -> str:
         """Return the task that the params name. They may name a step of it, as everywhere."""
         return bare_task_id(self.text("taskId"))
@@ -131,14 +154,14 @@ class Request(Execution, frozen=True, kw_only=True):
         ids = {key: named for key, named in by_key.items() if named is not None}
         if not ids:
             return None
-        agreed = agreed_id(ids.values())
+        agreed = _agreed_id(ids.values())
         if agreed is None:
             keys = " and ".join(map(repr, ids))
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta` names two tasks; keep one of {keys}")
         return agreed
 
 
-def agreed_id(ids: Collection[StepId]) -> StepId | None:
+def _agreed_id(ids: Collection[StepId]) -> StepId | None:
     """Return the most exact of several ids; `None` if they name different tasks or steps."""
     tasks, paths = {named.task_id for named in ids}, {named.path for named in ids}
     if len(tasks) > 1 or len(paths - {None}) > 1:

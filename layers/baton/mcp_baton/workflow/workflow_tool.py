@@ -212,7 +212,7 @@ _TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "desc
 
 
 class InvalidToolArguments(Exception):
-    """Invalid arguments of a workflow tool. The text tells the model what to do."""
+    """A call has invalid arguments, or names a task incorrectly. The text tells the model what to do."""
 
 
 class WorkflowTool:

@@ -21,7 +21,7 @@ from mcp_baton.workflow.remaining import handle_of
 from mcp_baton.workflow.removed import unknown_name
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.runs import answer_with_run
-from mcp_baton.workflow.task_ids import InvalidTaskReference, named_task
+from mcp_baton.workflow.workflow_tool import InvalidToolArguments
 
 
 def get_prompt(request: Request) -> JsonObject:
@@ -65,8 +65,8 @@ def _task_and_arguments(request: Request, workflow: Workflow, arguments: JsonObj
         named = request.bound_step()
         return (named.task_id if named else None), arguments
     try:
-        return named_task(request, arguments)
-    except InvalidTaskReference as error:
+        return request.named_task(arguments)
+    except InvalidToolArguments as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
 
 

@@ -19,7 +19,6 @@ from mcp_baton.workflow.definition import TASK_ACTION, TASK_RESULT
 from mcp_baton.workflow.dispatching import wake_waiting_jobs
 from mcp_baton.workflow.refusals import WrongWorkflow, unreadable
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.task_ids import InvalidTaskReference, named_task
 from mcp_baton.workflow.workflow_tool import ACTIONS, InvalidToolArguments, WorkflowTool
 
 logger = logging.getLogger(__name__)
@@ -33,12 +32,12 @@ def run_action(request: Request, tool: WorkflowTool) -> JsonObject:
         if action == "list":
             return _list_tasks(request)
         return _perform(request, tool, action, task_id, result)
-    except (InvalidTaskReference, InvalidToolArguments) as error:
+    except InvalidToolArguments as error:
         return error_result(cut(f"{sentence(str(error))} {NOTHING_RUN}."))
 
 
 def _read_action(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
-    task_id, arguments = named_task(request, request.object("arguments"))
+    task_id, arguments = request.named_task(request.object("arguments"))
     action, result = arguments.get(TASK_ACTION), arguments.get(TASK_RESULT)
     if not isinstance(action, str) or action not in ACTIONS:
         raise InvalidToolArguments(

@@ -14,6 +14,7 @@ from mcp_baton.tools.tool import Tool, free_name
 from mcp_baton.workflow.definition import TASK_ACTION
 from mcp_baton.workflow.direct_calls import outcome_alone, outcome_of, result_of
 from mcp_baton.workflow.request import Request
+from mcp_baton.workflow.workflow_tool import InvalidToolArguments
 
 
 def call_tool(request: Request) -> JsonObject:
@@ -38,11 +39,9 @@ def call_tool(request: Request) -> JsonObject:
         raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
     if TASK_ID not in arguments or name not in request.server.tools_with_task_id:
         return _call(request, tool, arguments, request.bound_step())
-    from mcp_baton.workflow.task_ids import InvalidTaskReference, named_step
-
     try:
-        named, other_arguments = named_step(request, arguments)
-    except InvalidTaskReference as error:
+        named, other_arguments = request.named_step(arguments)
+    except InvalidToolArguments as error:
         return result_of(tool, Failed(f"Nothing was run: {error}."))
     return _call(request, tool, other_arguments, named, in_text=bool(arguments[TASK_ID]))
 

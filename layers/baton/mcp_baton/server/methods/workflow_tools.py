@@ -22,7 +22,6 @@ from mcp_baton.workflow.refusals import NOT_RESUMED
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter, starter_of
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.runs import answer_with_run
-from mcp_baton.workflow.task_ids import InvalidTaskReference, named_task
 from mcp_baton.workflow.workflow_tool import InvalidToolArguments, WorkflowTool
 
 
@@ -46,9 +45,9 @@ def _start_or_resume(request: Request, tool: WorkflowTool, *, as_task: bool) -> 
     if anew:
         arguments = {name: value for name, value in arguments.items() if name != TASK_ID}
     try:
-        task_id, arguments = named_task(request, arguments)
+        task_id, arguments = request.named_task(arguments)
         if anew and task_id is not None:
-            raise InvalidTaskReference(f'{TASK_ID} "{NEW_TASK}" starts a task, and _meta names one; keep one of them')
+            raise InvalidToolArguments(f'{TASK_ID} "{NEW_TASK}" starts a task, and _meta names one; keep one of them')
         arguments = tool.first_arguments(arguments) if task_id is None else tool.given_arguments(arguments)
         starter = None if task_id else starter_of(request, tool, arguments, as_task=as_task, anew=anew)
         try:
@@ -59,7 +58,7 @@ def _start_or_resume(request: Request, tool: WorkflowTool, *, as_task: bool) -> 
             return _run(request, tool, arguments, task_id, starter)
         except RepeatedCall as repeated:
             return _answer_repeated(request, tool, arguments, repeated, as_task=as_task)
-    except (InvalidTaskReference, InvalidToolArguments) as error:
+    except InvalidToolArguments as error:
         return error_result(cut(f"{sentence(str(error))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as error:
         return not_run(request, tool, task_id or "", error)
