@@ -1,7 +1,7 @@
 """Placeholders that a model sends as arguments are replaced by their values (docs/workflows.md). Pure."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -94,28 +94,20 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
     replaced_arguments = dict(arguments)
     names: list[str] = []
     unknown: list[UnknownPlaceholder] = []
-    sources = _WorkflowSources(plan.workflow, plan.known) if plan else _WorkflowSources(None, None)
+    sources = _WorkflowSources(plan.workflow, plan.known, plan.task.task_id) if plan else _WorkflowSources(None, None)
     for name in sorted(arguments):
         text = arguments[name]
-        source = (
-            _source_or_reason(text, name, plan, sources.find)
-            if isinstance(text, str) and is_placeholder(text)
-            else None
-        )
+        source = sources.find(text, name) if isinstance(text, str) and is_placeholder(text) else None
         if source is None:
-            unknown += [
-                UnknownPlaceholder(name, inner, INSIDE)
-                for inner in placeholders_in(text)[:MAX_PLACEHOLDERS]
-                if _source_or_reason(inner, name, plan, sources.find)
-            ]
+            found = ((name, inner) for inner in placeholders_in(text)[:MAX_PLACEHOLDERS])
+            unknown += _not_replaced(found, [sources], INSIDE)
             continue
         if len(names) == MAX_PLACEHOLDERS:
-            unknown.append(
-                UnknownPlaceholder(name, str(text), f"a call can have at most {MAX_PLACEHOLDERS} placeholders; {GIVE}")
-            )
+            reason = f"a call can have at most {MAX_PLACEHOLDERS} placeholders; {GIVE}"
+            unknown.append(UnknownPlaceholder(name, str(text), reason))
             break
         names.append(name)
-        value, size, read_bytes = (source, 0, 0) if isinstance(source, str) else _value(source, plan, remaining)
+        value, size, read_bytes = sources.value(source, remaining)
         remaining = PlaceholderLimits(remaining.inserted_bytes - size, remaining.read_bytes - read_bytes)
         if isinstance(value, Found):
             replaced_arguments[name] = value.value
@@ -151,44 +143,30 @@ def unreplaced(tool: str, arguments: JsonObject, workflows: Iterable[Workflow]) 
     Args:
         workflows: Only texts that can be placeholders of one of them, in a step with this tool, are placeholders.
     """
-    found = [(name, text) for name in sorted(arguments) for text in placeholders_in(arguments[name])]
-    if not found:
+    if not (found := list(_placeholders_by_argument(arguments))):
         return ()
-    users = [
-        (workflow, _WorkflowSources(workflow, KnownValues(workflow, {}, {}, _all_pending(workflow), {}, {})))
-        for workflow in workflows
-        if any(step.tool == tool for step in workflow.steps)
-    ]
-    return tuple(
-        UnknownPlaceholder(name, text, WITHOUT_TASK)
-        for name, text in found[:MAX_PLACEHOLDERS]
-        if any(_is_of(text, name, workflow, sources.find) for workflow, sources in users)
-    )
+    callers = [workflow for workflow in workflows if any(step.tool == tool for step in workflow.steps)]
+    return tuple(_not_replaced(found[:MAX_PLACEHOLDERS], list(map(_sources_of_new_run, callers)), WITHOUT_TASK))
 
 
 def unreplaced_in_own_call(arguments: JsonObject, workflow: Workflow) -> UnknownPlaceholder | None:
     """The first placeholder in a call of a workflow itself. Its arguments and answers are values for the workflow, so
     nothing replaces a placeholder in them."""
-    found = ((name, text) for name in sorted(arguments) for text in placeholders_in(arguments[name]))
-    sources = None
+    found = _placeholders_by_argument(arguments)
+    return next(_not_replaced(found, [_sources_of_new_run(workflow)], f"a placeholder; {GIVE}"), None)
+
+
+def _placeholders_by_argument(arguments: JsonObject) -> Iterator[tuple[str, str]]:
+    yield from ((name, text) for name in sorted(arguments) for text in placeholders_in(arguments[name]))
+
+
+def _not_replaced(
+    found: Iterable[tuple[str, str]], sources: Sequence["_WorkflowSources"], reason: str
+) -> Iterator[UnknownPlaceholder]:
+    """Those of the found texts, by argument, that are placeholders of one of the workflows."""
     for name, text in found:
-        sources = sources or _WorkflowSources(workflow, KnownValues(workflow, {}, {}, _all_pending(workflow), {}, {}))
-        if _is_of(text, name, workflow, sources.find):
-            return UnknownPlaceholder(name, text, f"a placeholder; {GIVE}")
-    return None
-
-
-def _all_pending(workflow: Workflow) -> dict[str, StepStatus]:
-    return {step.name: StepStatus.PENDING for step in workflow.steps}
-
-
-def _is_of(text: str, argument: str, workflow: Workflow, find: Callable[[str], Source | str | None]) -> bool:
-    match = _NAMED.fullmatch(text)
-    if match and match["kind"] in {"missing:", "invalid:"}:
-        return match["name"] == argument
-    if match and match["kind"] == "secret":
-        return match["name"] in workflow.secrets
-    return find(text) is not None
+        if any(workflow.find(text, name) is not None for workflow in sources):
+            yield UnknownPlaceholder(name, text, reason)
 
 
 def unknown_text(unknown: tuple[UnknownPlaceholder, ...]) -> str:
@@ -199,84 +177,79 @@ def unknown_text(unknown: tuple[UnknownPlaceholder, ...]) -> str:
     return " ".join(["Nothing was run.", *sentences])
 
 
-def _source_or_reason(
-    text: str, argument: str, plan: Plan | None, find: Callable[[str], Source | str | None]
-) -> Source | str | None:
-    """The data source of a placeholder, or why it has none; `None` for a text that is not a placeholder of the
-    workflow."""
-    match = _NAMED.fullmatch(text)
-    kind, name = (match["kind"], match["name"]) if match else ("", "")
-    if kind in {"missing:", "invalid:"}:
-        return SUPPLY if name == argument else None
-    workflow = plan.workflow if plan else None
-    if kind == "secret":
-        return SECRET_VALUE if workflow is None or name in workflow.secrets else None
-    if plan is None or workflow is None or plan.known is None:
-        return f"{NO_STATE}; {GIVE}"
-    return find(text)
-
-
-def _value(source: Source, plan: Plan | None, limits: PlaceholderLimits) -> tuple[Found | str, int, int]:
-    """The value of a source or why it has none, the bytes of JSON, and the bytes that were read."""
-    if plan is None or plan.workflow is None or plan.known is None:
-        return f"{NO_STATE}; {GIVE}", 0, 0
-    known, workflow = plan.known, plan.workflow
-    if isinstance(source, PromptArg) and source.name in known.secrets.names:
-        return SECRET_VALUE, 0, 0  # The value is not stored.
-    load = known.stored_bytes(source)
-    if load > limits.inserted_bytes and isinstance(source, StepOutput | TaskVariable) and source.path is None:
-        return _too_long(load, plan, workflow), 0, 0
-    if load > limits.read_bytes:
-        return f"{load} bytes must be read for it, which is more than is left to this request; send it by itself", 0, 0
-    resolution = known.resolve(source)
-    if isinstance(resolution, Found):
-        size = json_size(resolution.value)
-        return (resolution, size, load) if size <= limits.inserted_bytes else (_too_long(size, plan, workflow), 0, load)
-    return _no_value_text(resolution, known), 0, load
-
-
-def _no_value_text(resolution: Resolution, known: KnownValues) -> str:
-    """Why a source has no value, and the remedy."""
-    match resolution:
-        case NotGiven(name):
-            return f"the workflow was started without its argument '{name}'; {GIVE}"
-        case NoOutput(step):
-            return _no_output_text(step, known)
-        case NoField(step, path):
-            return f"the result of step '{step.name}' has no '{path}'; {GIVE}"
-        case NoVariable(name):
-            setters = " or ".join(known.workflow.setters.get(name, ()))
-            first = f"call {setters} first, or " if setters else ""
-            return f"the task has no such value in its variable '{name}' now; {first}{GIVE}"
-    return f"it is another value for each element of the list; {GIVE}"
-
-
-def _too_long(size: int, plan: Plan, workflow: Workflow) -> str:
-    """Why a value is too long, and how the server makes the call instead."""
-    call = "get its prompt again with the task"
-    if workflow.has_workflow_tool:
-        call = f"call {workflow.name} with {one_line(Handle(plan.task.task_id, workflow).arguments)}"
-    return f"it stands for {size} bytes, more than placeholders may put into one call; {call} to let the server make it"
-
-
-def _no_output_text(step: Step, known: KnownValues) -> str:
-    match known.statuses[step.name]:
-        case StepStatus.COMPLETED:
-            reason = known.lost_results.get(step.name, "it cannot be read now")
-            return f"the result of step '{step.name}' is not available: {reason}; {GIVE}"
-        case StepStatus.PENDING if step.tool is not None:
-            return f"step '{step.name}' has no result yet; call {step.tool} first"
-        case status:
-            return f"step '{step.name}' is {status.value} and has no result; {GIVE}"
-
-
 class _WorkflowSources:
     """The data sources of a workflow. A call may have very many texts with the form of a placeholder, so each is found
-    without a search."""
+    without a search.
 
-    def __init__(self, workflow: Workflow | None, known: KnownValues | None) -> None:
+    Args:
+        known: The values of its task; `None` if they cannot be read.
+    """
+
+    def __init__(self, workflow: Workflow | None, known: KnownValues | None, task_id: str = "") -> None:
         self._workflow = workflow
         self._known = known
+        self._task_id = task_id
+
+    def find(self, text: str, argument: str) -> Source | str | None:
+        """The data source of a placeholder, or why it has none; `None` for a text that is not a placeholder of the
+        workflow."""
+        match = _NAMED.fullmatch(text)
+        kind, name = (match["kind"], match["name"]) if match else ("", "")
+        if kind in {"missing:", "invalid:"}:
+            return SUPPLY if name == argument else None
+        if kind == "secret":
+            return SECRET_VALUE if self._workflow is None or name in self._workflow.secrets else None
+        if self._workflow is None or self._known is None:
+            return f"{NO_STATE}; {GIVE}"
+        if text in self._by_placeholder:
+            return self._by_placeholder[text]
+        if kind == "prompt arg":
+            return PromptArg(name) if any(item.name == name for item in self._workflow.arguments) else None
+        return self._output_or_variable(text, self._workflow)
+
+    def _output_or_variable(self, text: str, workflow: Workflow) -> Source | str | None:
+        origin, path = _output_in(text) or (text[1:-1], None)
+        variable = _variable_in(origin)
+        if variable:
+            return TaskVariable(variable, path) if variable in self._variables else None
+        step_name = _step_in(origin)
+        if step_name:
+            step = workflow.step(step_name)
+            return StepOutput(step.binding, path) if step else None
+        steps = self._by_tool.get(origin, ())
+        if len(steps) > 1:
+            return f"several steps call {origin}; say which, as in <output from {origin} (step '{steps[0].name}')>"
+        return StepOutput(steps[0].binding, path) if steps else None
+
+    def value(self, source: Source | str, limits: PlaceholderLimits) -> tuple[Found | str, int, int]:
+        """The value of what `find` has found, or why it has none; the bytes of its JSON, and the bytes that were
+        read."""
+        known = self._known
+        if isinstance(source, str) or known is None:
+            return str(source), 0, 0
+        if isinstance(source, PromptArg) and source.name in known.secrets.names:
+            return SECRET_VALUE, 0, 0  # The value is not stored.
+        load = known.stored_bytes(source)
+        if load > limits.inserted_bytes and isinstance(source, StepOutput | TaskVariable) and source.path is None:
+            return self._too_long(load), 0, 0
+        if load > limits.read_bytes:
+            reason = f"{load} bytes must be read for it, which is more than is left to this request; send it by itself"
+            return reason, 0, 0
+        resolution = known.resolve(source)
+        if isinstance(resolution, Found):
+            size = json_size(resolution.value)
+            return (resolution, size, load) if size <= limits.inserted_bytes else (self._too_long(size), 0, load)
+        return _no_value_text(resolution, known), 0, load
+
+    def _too_long(self, size: int) -> str:
+        """Why a value is too long, and how the server makes the call instead."""
+        call = "get its prompt again with the task"
+        if self._workflow is not None and self._workflow.has_workflow_tool:
+            call = f"call {self._workflow.name} with {one_line(Handle(self._task_id, self._workflow).arguments)}"
+        return (
+            f"it stands for {size} bytes, more than placeholders may put into one call; {call} to let the server make "
+            "it"
+        )
 
     @cached_property
     def _by_placeholder(self) -> Mapping[str | None, Source]:
@@ -308,27 +281,38 @@ class _WorkflowSources:
     def _steps(self) -> Sequence[Step]:
         return self._workflow.steps if self._workflow else ()
 
-    def find(self, text: str) -> Source | str | None:
-        """The data source of a placeholder, or why it has none; `None` if the workflow has no such source."""
-        workflow = self._workflow
-        if workflow is None or text in self._by_placeholder:
-            return self._by_placeholder.get(text)
-        match = _NAMED.fullmatch(text)
-        if match and match["kind"] == "prompt arg":
-            names = {argument.name for argument in workflow.arguments}
-            return PromptArg(match["name"]) if match["name"] in names else None
-        origin, path = _output_in(text) or (text[1:-1], None)
-        variable = _variable_in(origin)
-        if variable:
-            return TaskVariable(variable, path) if variable in self._variables else None
-        step_name = _step_in(origin)
-        if step_name:
-            step = workflow.step(step_name)
-            return StepOutput(step.binding, path) if step else None
-        steps = self._by_tool.get(origin, ())
-        if len(steps) > 1:
-            return f"several steps call {origin}; say which, as in <output from {origin} (step '{steps[0].name}')>"
-        return StepOutput(steps[0].binding, path) if steps else None
+
+def _sources_of_new_run(workflow: Workflow) -> _WorkflowSources:
+    """The sources of a workflow without a task: nothing is known."""
+    statuses = {step.name: StepStatus.PENDING for step in workflow.steps}
+    return _WorkflowSources(workflow, KnownValues(workflow, {}, {}, statuses, {}, {}))
+
+
+def _no_value_text(resolution: Resolution, known: KnownValues) -> str:
+    """Why a source has no value, and the remedy."""
+    match resolution:
+        case NotGiven(name):
+            return f"the workflow was started without its argument '{name}'; {GIVE}"
+        case NoOutput(step):
+            return _no_output_text(step, known)
+        case NoField(step, path):
+            return f"the result of step '{step.name}' has no '{path}'; {GIVE}"
+        case NoVariable(name):
+            setters = " or ".join(known.workflow.setters.get(name, ()))
+            first = f"call {setters} first, or " if setters else ""
+            return f"the task has no such value in its variable '{name}' now; {first}{GIVE}"
+    return f"it is another value for each element of the list; {GIVE}"
+
+
+def _no_output_text(step: Step, known: KnownValues) -> str:
+    match known.statuses[step.name]:
+        case StepStatus.COMPLETED:
+            reason = known.lost_results.get(step.name, "it cannot be read now")
+            return f"the result of step '{step.name}' is not available: {reason}; {GIVE}"
+        case StepStatus.PENDING if step.tool is not None:
+            return f"step '{step.name}' has no result yet; call {step.tool} first"
+        case status:
+            return f"step '{step.name}' is {status.value} and has no result; {GIVE}"
 
 
 # Texts come from clients, so these are linear, unlike regular expressions with several groups.
