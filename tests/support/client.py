@@ -26,7 +26,7 @@ from tests.fakes import FunctionContext
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 """The time limit for waits in these tests. No wait takes that long unless a test fails."""
 
 NAMED_IN_HEADER = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}

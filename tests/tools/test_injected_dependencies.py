@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Annotated, Any
@@ -29,7 +29,11 @@ from mcp_baton import (
 from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, connect
 from mcp_baton.tools.running import dependencies
+from mcp_baton.tools.running.dependencies import FactoryTimeout, WaitMode
 from tests.support.client import BOUND_S
+from tests.support.handler import MakeClient
+
+RESERVE_MS = Settings().write_reserve_ms
 
 
 @dataclass
@@ -109,6 +113,14 @@ def server_of(log: Log, *, is_async: bool) -> Server:
 
     server.add_tool(refund_async if is_async else refund, name="refund")
     return server
+
+
+def text_after(event: threading.Event, make_client: MakeClient, function: Callable[..., object]) -> str:
+    """Call a tool whose request is out of time as soon as the event is set. Return the text of the result."""
+    server = Server("shop")
+    server.add_tool(function, name="ask")
+    client = make_client(server, remaining_ms=lambda: RESERVE_MS if event.is_set() else RESERVE_MS + 10)
+    return str(client.call_tool("ask").result["content"][0]["text"])
 
 
 @contextlib.contextmanager
@@ -278,8 +290,8 @@ def test_a_manager_that_swallows_errors_does_not_change_the_result() -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_dependencies_of_an_abandoned_tool_are_closed_when_it_ends(is_async: bool) -> None:
-    closed, release = threading.Event(), threading.Event()
+def test_dependencies_of_an_abandoned_tool_are_closed_when_it_ends(make_client: MakeClient, is_async: bool) -> None:
+    closed, started, release = threading.Event(), threading.Event(), threading.Event()
 
     def database() -> Iterator[str]:
         try:
@@ -288,22 +300,23 @@ def test_dependencies_of_an_abandoned_tool_are_closed_when_it_ends(is_async: boo
             closed.set()
 
     def plain(db: str = Depends(database)) -> None:
+        started.set()
         release.wait(BOUND_S)
 
     async def asynchronous(db: str = Depends(database)) -> None:
+        started.set()
         await asyncio.sleep(BOUND_S)
 
-    with asked(asynchronous if is_async else plain) as client:
-        client.remaining_s(0.3)
-        assert client.call_tool("ask").text.startswith("timed out: ")
-        release.set()
-        assert closed.wait(BOUND_S)
+    assert text_after(started, make_client, asynchronous if is_async else plain).startswith("timed out: ")
+    release.set()
+    assert closed.wait(BOUND_S)
 
 
-def test_a_tool_does_not_start_if_its_dependencies_used_all_the_time() -> None:
-    closed, release, tool_ran = threading.Event(), threading.Event(), threading.Event()
+def test_a_tool_does_not_start_if_its_dependencies_used_all_the_time(make_client: MakeClient) -> None:
+    closed, started, release, tool_ran = (threading.Event() for _ in range(4))
 
     def slow() -> Iterator[str]:
+        started.set()
         try:
             release.wait(BOUND_S)
             yield "db"
@@ -313,14 +326,12 @@ def test_a_tool_does_not_start_if_its_dependencies_used_all_the_time() -> None:
     def ask(db: Annotated[str, Depends(slow)]) -> None:
         tool_ran.set()
 
-    with asked(ask) as client:
-        client.remaining_s(0.3)
-        assert client.call_tool("ask").text == (
-            f"not started: the time for this request was over: its dependency {slow.__qualname__!r} was not ready. "
-            "Nothing was run."
-        )
-        release.set()
-        assert closed.wait(BOUND_S)
+    assert text_after(started, make_client, ask) == (
+        f"not started: the time for this request was over: its dependency {slow.__qualname__!r} was not ready. "
+        "Nothing was run."
+    )
+    release.set()
+    assert closed.wait(BOUND_S)
     assert not tool_ran.is_set()
 
 
@@ -444,6 +455,7 @@ class Hang:
 
         class Manager:
             def __init__(self) -> None:
+                hang.started.release()
                 if hang.hangs:
                     hang.release_event.wait(BOUND_S)
 
@@ -473,17 +485,20 @@ class Hang:
         finally:
             self.closed.release()
 
-    def server(self, factory: Callable[..., object], *, is_async: bool, timeout_s: float = 0.5) -> Server:
-        """Return a server whose tool `ask` depends on the factory, once for each process."""
-        server, dependency = Server("shop"), Depends(factory, scope="process", timeout_s=timeout_s)
+    def server(self, factory: Callable[..., object], *, is_async: bool, timeout_s: float = 0.01) -> Server:
+        """Return a server whose tools depend on the factory, once for each process: `ask` for a short time, and `wait`
+        for a time that no machine exceeds."""
+        server = Server("shop")
+        for name, limit_s in (("ask", timeout_s), ("wait", BOUND_S)):
+            dependency = Depends(factory, scope="process", timeout_s=limit_s)
 
-        def ask(db: str = dependency) -> str:
-            return db
+            def ask(db: str = dependency) -> str:
+                return db
 
-        async def ask_async(db: str = dependency) -> str:
-            return db
+            async def ask_async(db: str = dependency) -> str:
+                return db
 
-        server.add_tool(ask_async if is_async else ask, name="ask")
+            server.add_tool(ask_async if is_async else ask, name=name)
         return server
 
 
@@ -496,25 +511,40 @@ def test_a_factory_that_hangs_fails_its_calls_and_the_next_call_tries_again(
     hang = Hang()
     factory = getattr(hang, kind)
     with connect(hang.server(factory, is_async=is_async)) as client:
-        result = client.call_tool("ask")
-        assert result.is_error
-        assert result.text == (
-            f"the dependency {factory.__qualname__!r} was not ready after 0.5 s. The function was not run."
-        )
+        # On a busy machine the time can be over before the factory starts.
+        while not hang.started.acquire(blocking=False):
+            result = client.call_tool("ask")
+            assert result.is_error
+            assert result.text == (
+                f"the dependency {factory.__qualname__!r} was not ready after 0.01 s. The function was not run."
+            )
         assert "longer timeout_s" in caplog.text
         hang.hangs = False
-        assert client.call_tool("ask").text == "db"
+        assert client.call_tool("wait").text == "db"
         # A dependency that is ready too late is closed.
         hang.release_event.set()
         assert hang.closed.acquire(timeout=BOUND_S)
 
 
-def test_calls_that_wait_for_a_hanging_factory_fail_together() -> None:
-    hang = Hang()
-    with connect(hang.server(hang.plain, is_async=False, timeout_s=1.0)) as client, ThreadPoolExecutor(4) as pool:
-        first = pool.submit(client.call_tool, "ask")
+def test_calls_that_wait_for_a_hanging_factory_fail_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    hang, waiting = Hang(), threading.Semaphore(0)
+    wait = WaitMode.wait
+
+    async def counted_wait(mode: WaitMode, finished: Future[None], limit_s: float) -> bool:
+        waiting.release()
+        return await wait(mode, finished, limit_s)
+
+    def time_out_when_three_wait(outcome: Future[object], limit_s: float | None) -> object:
+        assert all(waiting.acquire(timeout=BOUND_S) for _ in range(3))
+        assert outcome.cancel()
+        raise FactoryTimeout
+
+    monkeypatch.setattr(WaitMode, "wait", counted_wait)
+    monkeypatch.setattr(dependencies, "_result_of", time_out_when_three_wait)
+    with connect(hang.server(hang.plain, is_async=False)) as client, ThreadPoolExecutor(4) as pool:
+        first = pool.submit(client.call_tool, "wait")
         assert hang.started.acquire(timeout=BOUND_S)
-        calls = [first, *(pool.submit(client.call_tool, "ask") for _ in range(3))]
+        calls = [first, *(pool.submit(client.call_tool, "wait") for _ in range(3))]
         texts = [call.result(BOUND_S).text for call in calls]
         hang.release_event.set()
     assert [text.startswith("the dependency 'Hang.plain' was not ready") for text in texts] == [True] * 4

@@ -327,7 +327,7 @@ def test_an_abandoned_thread_is_counted_once() -> None:
     def do(ctx: Context) -> None:
         started.set()
         ctx.report_progress(1)
-        may_end.wait(10)
+        may_end.wait(60)
 
     def abandoned_threads() -> list[float]:
         outcome_alone(call(line=line, telemetry=collector), Tool(do, "do", Labels()), {})

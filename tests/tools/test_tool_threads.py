@@ -24,7 +24,7 @@ from mcp_baton.tools.running.tool_threads import (
     run_and_deliver,
 )
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 """How long a test waits for an event. A passing test never waits that long."""
 
 
