@@ -91,7 +91,9 @@ class Chaos:
 
 
 SERVED = f"{Path(__file__).with_name('served_stock.py')}:server"
-BATON = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "serve"]
+BATON = "import sys; from mcp_baton.cli.app import main; sys.exit(main())"
+AFTER_A_MINUTE = "import time, time_machine; time_machine.travel(time.time() + 60).start(); "
+"""Starts the process a minute later, when the claims of the killed one are over."""
 OPTIONS = ["--port", "0", "--worker-timeout", "8"]
 SERVED_STEPS, FATAL = 12, 4
 POLLS = 240
@@ -119,12 +121,13 @@ def test_a_workflow_completes_although_the_process_of_baton_serve_is_killed(
     monkeypatch.setenv("STOCK", str(tmp_path))
     monkeypatch.setenv("BATON_WRITE_RESERVE_MS", "500")
     database = loopback_server(MemoryDynamoDB())
-    command = [*BATON, SERVED, *OPTIONS, "--dynamodb", f"http://{database.address}"]
+    options = ["serve", SERVED, *OPTIONS, "--dynamodb", f"http://{database.address}"]
+    command, later_command = ([sys.executable, "-c", code, *options] for code in (BATON, AFTER_A_MINUTE + BATON))
     with served(command, tmp_path / "log") as url, httpx.Client(base_url=url, timeout=60) as client:
         call = ask(client, "tools/call", "stock", name="stock", arguments={})
         with pytest.raises(httpx.TransportError):
             wait_for_end(client, call["taskId"])
-    with served(command, tmp_path / "log") as url, httpx.Client(base_url=url, timeout=60) as client:
+    with served(later_command, tmp_path / "log") as url, httpx.Client(base_url=url, timeout=60) as client:
         task = wait_for_end(client, call["taskId"])
     database.close()
 
