@@ -32,7 +32,7 @@ from mcp_baton.workflow.definition_changes import statuses_under
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.plan import Plan as TaskPlan
 from mcp_baton.workflow.remaining import RemainingCalls
-from mcp_baton.workflow.resolve import KnownValues
+from mcp_baton.workflow.resolve import KnownValues, Missing
 from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.steps import tool_step
 from mcp_baton.workflow.steps.list_step import ListRun
@@ -111,7 +111,7 @@ TWO_AFTER_ANOTHER = plan_of(call("s0"), call("s1", arguments={"x": ("output", "s
 SECRET_MISSING = plan_of(call("s0", arguments={"y": ("secret",)}), secret=True)
 LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])))
 
-_uses, _follows = Step.uses, Step.follows
+_uses, _follows, _output = Step.uses, Step.follows, KnownValues._output  # noqa: SLF001
 _questions, _pause, _ready = KnownValues.open_questions, ListRun.pause, Workflow.ready
 _pauses_with, _what_happened = TaskPlan.pauses_with, sentences.what_happened
 _may_retry: Callable[..., bool] = tool_step._may_retry  # noqa: SLF001
@@ -136,8 +136,8 @@ CONDITIONS = (
     Mutant(
         "a default is used before its step is settled",
         KnownValues,
-        "may_come",
-        lambda *_: False,
+        "_output",
+        lambda *args: _output(*args) if args[2].name in args[0].outputs else Missing(args[1]),
         plan_of(
             Line("s0", "model"),
             call("s1"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tools.templates import as_text, copy_json, fill, fill_json, fill_uri, placeholders
-from mcp_baton.workflow.json_values import Found, lookup
+from mcp_baton.workflow.json_values import lookup
 from mcp_baton.workflow.sources import constant
 from tests.examples import JSON
 
@@ -41,7 +41,7 @@ ORDER: dict[str, Any] = {
     ],
 )
 def test_a_path_finds_its_value(path: str | None, value: Json) -> None:
-    assert lookup(ORDER, path) == Found(value)
+    assert lookup(ORDER, path) == value
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,15 @@ def test_a_path_finds_its_value(path: str | None, value: Json) -> None:
     ],
 )
 def test_a_path_that_does_not_exist_finds_nothing(path: str) -> None:
-    assert lookup(ORDER, path) is None
+    with pytest.raises(KeyError):
+        lookup(ORDER, path)
 
 
 def test_a_list_can_be_the_root() -> None:
-    assert lookup([1, [2]], "1.0") == Found(2)
-    assert lookup("text", "0") is None
-    assert lookup(None, None) == Found(None)
+    assert lookup([1, [2]], "1.0") == 2
+    assert lookup(None, None) is None
+    with pytest.raises(KeyError):
+        lookup("text", "0")
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="."), min_size=1), min_size=1, max_size=8), st.integers())
@@ -80,7 +82,7 @@ def test_an_objects_keys_are_found_at_any_depth(keys: list[str], leaf: int) -> N
     for key in reversed(keys):
         value = {key: value, "other": 0} if key != "other" else {key: value}
 
-    assert lookup(value, ".".join(keys)) == Found(leaf)
+    assert lookup(value, ".".join(keys)) == leaf
 
 
 @pytest.mark.parametrize(

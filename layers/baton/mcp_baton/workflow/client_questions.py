@@ -19,10 +19,9 @@ from mcp_baton.transport.exchange import KEEP_ALIVE_S
 from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine_host import ServerHost
-from mcp_baton.workflow.json_values import Found
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.resolve import KnownValues
+from mcp_baton.workflow.resolve import KnownValues, Missing
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step
@@ -134,7 +133,7 @@ def _missing_names(pause: PauseReason, step: Step, known: KnownValues) -> tuple[
         return names
     # A name may belong to a URI's placeholder: no argument gives it a value.
     unset = step.arguments.keys() - known.answers.get(step.name, {}).keys()
-    return tuple(name for name in names if name in unset and not isinstance(known.resolve(step.arguments[name]), Found))
+    return tuple(name for name in names if name in unset and isinstance(known.resolve(step.arguments[name]), Missing))
 
 
 def _field(schema: Any, definitions: Mapping[str, Any]) -> Field | None:

@@ -23,7 +23,6 @@ from mcp_baton.tasks.store import Batch, ListResult, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.host import status_of, stored_result
-from mcp_baton.workflow.json_values import Found
 from mcp_baton.workflow.list_elements import ListElements, failed_items, item_name
 from mcp_baton.workflow.pause import FailedItem, StepFailed, pause_after, pause_at
 from mcp_baton.workflow.plan import CallArguments, Plan
@@ -101,7 +100,7 @@ def _fitting(plan: Plan, match: MatchedStep, call: CallArguments) -> MatchedStep
         return replace(match, is_certain=True) if plan.fits(match.name, call) else None
     items = plan.items_of(match.name)
     for item in items.open if items else ():
-        if items and plan.fits(match.name, call, Found(items.elements[item])):
+        if items and plan.fits(match.name, call, items.elements[item]):
             return replace(match, item=item, is_certain=True)
     return None
 

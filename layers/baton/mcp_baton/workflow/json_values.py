@@ -4,39 +4,29 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
-
 from mcp_baton.protocol.json import Json
 
 
-class Found(Struct, frozen=True):
-    """A value that exists. It may be `null`."""
-
-    value: Json
-
-
-def lookup(value: Json, path: str | None) -> Found | None:
-    """Follow a dotted path into a JSON value; `None` if the path does not exist."""
+def lookup(value: Json, path: str | None) -> Json:
+    """Follow a dotted path into a JSON value. Raises `KeyError` if the path does not exist."""
     for key in path.split(".") if path else ():
         if isinstance(value, Mapping):
-            if key not in value:
-                return None
             value = value[key]
         elif isinstance(value, Sequence) and not isinstance(value, str) and is_index(key, len(value)):
             value = value[int(key)]
         else:
-            return None
-    return Found(value)
+            raise KeyError(key)
+    return value
 
 
 def missing_field_text(value: Json, path: str) -> str:
     """The last existing part of a path in a value, and what it contains."""
     existing_keys: list[str] = []
     for key in path.split("."):
-        result = lookup(value, key)
-        if result is None:
+        try:
+            value = lookup(value, key)
+        except KeyError:
             break
-        value = result.value
         existing_keys.append(key)
     location = f"'{'.'.join(existing_keys)}'" if existing_keys else "it"
     match value:

@@ -12,10 +12,9 @@ from mcp_baton.tasks.keys import digest
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.quoting import one_line, quoted_error
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.json_values import Found
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import Handle
-from mcp_baton.workflow.resolve import KnownValues, NoField, NoOutput, NotGiven, NoVariable, Resolution
+from mcp_baton.workflow.resolve import KnownValues, Missing
 from mcp_baton.workflow.sources import PromptArg, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.step import Step
 
@@ -107,12 +106,12 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
             unknown.append(UnknownPlaceholder(name, str(text), reason))
             break
         names.append(name)
-        value, size, read_bytes = sources.value(source, remaining)
+        value, problem, size, read_bytes = sources.value(source, remaining)
         remaining = PlaceholderLimits(remaining.inserted_bytes - size, remaining.read_bytes - read_bytes)
-        if isinstance(value, Found):
-            replaced_arguments[name] = value.value
+        if problem is None:
+            replaced_arguments[name] = value
         else:
-            unknown.append(UnknownPlaceholder(name, str(text), value))
+            unknown.append(UnknownPlaceholder(name, str(text), problem))
     return ReplacedArguments(
         replaced_arguments,
         tuple(names),
@@ -221,25 +220,27 @@ class _WorkflowSources:
             return f"several steps call {origin}; say which, as in <output from {origin} (step '{steps[0].name}')>"
         return StepOutput(steps[0].binding, path) if steps else None
 
-    def value(self, source: Source | str, limits: PlaceholderLimits) -> tuple[Found | str, int, int]:
+    def value(self, source: Source | str, limits: PlaceholderLimits) -> tuple[Json, str | None, int, int]:
         """The value of what `find` has found, or why it has none; the bytes of its JSON, and the bytes that were
         read."""
         known = self._known
         if isinstance(source, str) or known is None:
-            return str(source), 0, 0
+            return None, str(source), 0, 0
         if isinstance(source, PromptArg) and source.name in known.secrets.names:
-            return SECRET_VALUE, 0, 0  # The value is not stored.
+            return None, SECRET_VALUE, 0, 0  # The value is not stored.
         load = known.stored_bytes(source)
         if load > limits.inserted_bytes and isinstance(source, StepOutput | TaskVariable) and source.path is None:
-            return self._too_long(load), 0, 0
+            return None, self._too_long(load), 0, 0
         if load > limits.read_bytes:
             reason = f"{load} bytes must be read for it, which is more than is left to this request; send it by itself"
-            return reason, 0, 0
-        resolution = known.resolve(source)
-        if isinstance(resolution, Found):
-            size = json_size(resolution.value)
-            return (resolution, size, load) if size <= limits.inserted_bytes else (self._too_long(size), 0, load)
-        return _no_value_text(resolution, known), 0, load
+            return None, reason, 0, 0
+        value = known.resolve(source)
+        if isinstance(value, Missing):
+            return None, _no_value_text(value, known), 0, load
+        size = json_size(value)
+        if size > limits.inserted_bytes:
+            return None, self._too_long(size), 0, load
+        return value, None, size, load
 
     def _too_long(self, size: int) -> str:
         """Why a value is too long, and how the server makes the call instead."""
@@ -288,16 +289,16 @@ def _sources_of_new_run(workflow: Workflow) -> _WorkflowSources:
     return _WorkflowSources(workflow, KnownValues(workflow, {}, {}, statuses, {}, {}))
 
 
-def _no_value_text(resolution: Resolution, known: KnownValues) -> str:
+def _no_value_text(missing: Missing, known: KnownValues) -> str:
     """Why a source has no value, and the remedy."""
-    match resolution:
-        case NotGiven(name):
+    if missing.producer is not None:
+        return _no_output_text(missing.producer, known)
+    match missing.source:
+        case PromptArg(name):
             return f"the workflow was started without its argument '{name}'; {GIVE}"
-        case NoOutput(step):
-            return _no_output_text(step, known)
-        case NoField(step, path):
-            return f"the result of step '{step.name}' has no '{path}'; {GIVE}"
-        case NoVariable(name):
+        case StepOutput(binding, path):
+            return f"the result of step '{known.workflow.bound(binding).name}' has no '{path}'; {GIVE}"
+        case TaskVariable(name):
             setters = " or ".join(known.workflow.setters.get(name, ()))
             first = f"call {setters} first, or " if setters else ""
             return f"the task has no such value in its variable '{name}' now; {first}{GIVE}"

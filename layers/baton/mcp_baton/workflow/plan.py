@@ -21,11 +21,11 @@ from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.tools.secrets import Secrets, secret_placeholder
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
-from mcp_baton.workflow.json_values import Found, is_equal
+from mcp_baton.workflow.json_values import is_equal
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import PauseReason, parse_pauses, refused_arguments, with_pause
 from mcp_baton.workflow.repeats import Canonical, Repeat, open_repeats, repeat
-from mcp_baton.workflow.resolve import KnownValues, NotGiven
+from mcp_baton.workflow.resolve import NO_ELEMENT, KnownValues, Missing
 from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_call
 from mcp_baton.workflow.sources import Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
@@ -197,7 +197,7 @@ class Plan:
         result = self.known.outputs.get(name) if self.known else None
         return result if isinstance(result, list) else None
 
-    def fits(self, name: str, call: CallArguments, element: Found | None = None) -> bool:
+    def fits(self, name: str, call: CallArguments, element: Json | Missing = NO_ELEMENT) -> bool:
         """Whether all arguments of a step, or of an element, that are known now equal those of a call. If none is
         known, only a call without arguments fits, of a step that has none either."""
         planned = self._planned(name, call, element)
@@ -220,20 +220,20 @@ class Plan:
             # step, whose approval it must not avoid.
             is_comparable = hidden_names(self.task.variables[variable]) <= self._secret_arguments(name)
             return is_comparable and earlier_call is not None and call.equal(earlier_call)
-        planned = self._planned(name, call, None)
+        planned = self._planned(name, call, NO_ELEMENT)
         if planned is None:
             return False
         arguments, is_complete = planned
         secrets = {secret: call.arguments[secret] for secret in self._secret_arguments(name) & call.arguments.keys()}
         return is_complete and call.equal({**arguments, **secrets})
 
-    def _planned(self, name: str, call: CallArguments, element: Found | None) -> tuple[dict[str, Json], bool] | None:
+    def _planned(self, name: str, call: CallArguments, element: Json | Missing) -> tuple[dict[str, Json], bool] | None:
         """The arguments of a step's call, or of an element's, that are known now, without secret ones and those that
         the tool's schema has refused; and whether these are all. `None` if one of them differs from the call's."""
         step = self._step(name)
         if step is None or step.tool != call.tool or self.known is None:
             return {}, False
-        all_known = self.known if element is None else self.known.at(element.value)
+        all_known = self.known if isinstance(element, Missing) else self.known.at(element)
         left_out = refused_arguments(step, self.pauses) | self._secret_arguments(name)
         arguments: dict[str, Json] = {}
         is_complete = True
@@ -246,10 +246,10 @@ class Plan:
             if is_equal:
                 arguments[argument] = call.arguments[argument]
                 continue
-            resolution = all_known.resolve(source)
-            if isinstance(resolution, Found):
-                arguments[argument] = resolution.value
-            elif not isinstance(resolution, NotGiven):
+            value = all_known.resolve(source)
+            if not isinstance(value, Missing):
+                arguments[argument] = value
+            elif not value.is_left_out:
                 is_complete = False
         return arguments, is_complete
 
@@ -352,8 +352,8 @@ class Plan:
             return False
         items = self.items_of(name) if name and self.has_list(name) else None
         known = [self.known.at(element) for element in items.elements] if items else [self.known]
-        resolutions = (each.resolve(source) for each in known)
-        return any(isinstance(found, Found) and is_equal(found.value, value) for found in resolutions)
+        resolved = (each.resolve(source) for each in known)
+        return any(not isinstance(found, Missing) and is_equal(found, value) for found in resolved)
 
     def call_arguments(self, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> CallArguments:
         """A call's arguments, for comparisons. `exact` as in `CallArguments`."""

@@ -19,22 +19,15 @@ from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quot
 from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
-from mcp_baton.workflow.json_values import Found
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, Waiting, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import (
     KnownValues,
-    NoElement,
-    NoField,
-    NoneOf,
-    NoOutput,
-    NotGiven,
-    NoVariable,
-    Resolution,
+    Missing,
 )
 from mcp_baton.workflow.server_view import ServerView
-from mcp_baton.workflow.sources import Constant, Item, PromptArg, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.sources import Constant, Item, PromptArg, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
@@ -290,39 +283,35 @@ class RemainingCalls(Struct, frozen=True):
         for name, source in step.arguments.items():
             if name in answers:
                 continue
-            if (isinstance(source, Item) and known.item is None) or known.shows_placeholder(source):
+            if (isinstance(source, Item) and isinstance(known.item, Missing)) or known.shows_placeholder(source):
                 arguments[name] = known.placeholder(source)
                 continue
-            resolution = known.resolve(source)
-            if isinstance(resolution, Found):
-                value = known.shown_value(resolution.value, source)
+            value = known.resolve(source)
+            if not isinstance(value, Missing):
+                value = known.shown_value(value, source)
                 is_lost = known.is_lost(source) and is_long(value, limit)
                 arguments[name] = _missing(name) if is_lost else known.shortened(value, source, limit)
-            elif not isinstance(resolution, NotGiven) or name in required:
-                may_come = self._may_come(resolution, source, step)
+            elif not value.is_left_out or name in required:
+                may_come = self._may_come(value, step)
                 arguments[name] = known.placeholder(source) if may_come else _missing(name)
         for name in sorted(required - step.arguments.keys() - answers.keys()):
             arguments[name] = _missing(name)
         arguments |= {name: known.shown_value(value, None) for name, value in answers.items()}
         return arguments | {name: f"<invalid: {name}>" for name in refused_arguments(step, self.pauses)}
 
-    def _may_come(self, resolution: Resolution, source: Source, step: Step) -> bool:
+    def _may_come(self, missing: Missing, step: Step) -> bool:
         """Whether a source that has no value now can get one later, so that its placeholder will work."""
         known = self.known
-        match resolution:
-            case NoOutput(producer):
-                # A result that cannot be read now may be readable later.
-                return known.may_come(resolution) and producer.name not in known.lost_results
-            case NoField() | NoElement() | NoneOf():
-                return False
-            case NoVariable() if isinstance(source, TaskVariable):
-                if resolution.later or known.workflow.setters.get(source.name):
-                    return True
-                # If no tool declares that it sets the variable, any earlier step may set it.
-                earlier_steps = known.workflow.steps[: known.workflow.steps.index(step)]
-                return any(earlier.tool and not known.statuses[earlier.name].settled for earlier in earlier_steps)
-            case _:
-                return True
+        if missing.producer is not None:
+            # A result that cannot be read now may be readable later.
+            return missing.may_come and missing.producer.name not in known.lost_results
+        if not isinstance(missing.source, TaskVariable):
+            return missing.is_left_out
+        if missing.may_come or known.workflow.setters.get(missing.source.name):
+            return True
+        # If no tool declares that it sets the variable, any earlier step may set it.
+        earlier_steps = known.workflow.steps[: known.workflow.steps.index(step)]
+        return any(earlier.tool and not known.statuses[earlier.name].settled for earlier in earlier_steps)
 
     def is_too_long(self, step: Step) -> bool:
         """Whether placeholders would put too many bytes into the step's call, as far as that is known."""
@@ -332,9 +321,9 @@ class RemainingCalls(Struct, frozen=True):
                 is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
                 total += 0 if is_field else known.stored_bytes(source)
                 continue
-            resolution = None if isinstance(source, Constant) else known.resolve(source)
-            if isinstance(resolution, Found) and not known.is_lost(source) and is_long(resolution.value):
-                total += json_size(resolution.value)
+            value = None if isinstance(source, Constant) else known.resolve(source)
+            if not isinstance(value, Missing) and not known.is_lost(source) and is_long(value):
+                total += json_size(value)
         return not self.tools.carries(total)
 
 
@@ -351,10 +340,10 @@ def _uri_of(resource: str, step: Step, known: KnownValues) -> str:
     values: dict[str, str] = {}
     for name in placeholders(resource):
         source = step.template_bindings.get(name, PromptArg(name))
-        resolution = None if known.shows_placeholder(source) else known.resolve(source)
+        value = Missing(source) if known.shows_placeholder(source) else known.resolve(source)
         text = None
-        if isinstance(resolution, Found):
-            text = as_text(resolution.value) if name in step.template_bindings else known.texts[name]
+        if not isinstance(value, Missing):
+            text = as_text(value) if name in step.template_bindings else known.texts[name]
         placeholder = known.placeholder(source) if text is None or is_long(text) else None
         # A value at the beginning of the URI contains its scheme.
         encode = encoded_uri if resource.startswith(f"{{{name}}}") else encoded

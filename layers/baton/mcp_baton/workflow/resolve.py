@@ -16,7 +16,7 @@ from mcp_baton.tools.secrets import NO_SECRETS, Secrets, shown_texts
 from mcp_baton.tools.templates import as_text, copy_json, fill, fill_json, fill_uri, placeholders
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
-from mcp_baton.workflow.json_values import Found, compare, lookup, missing_field_text
+from mcp_baton.workflow.json_values import compare, lookup, missing_field_text
 from mcp_baton.workflow.list_elements import ListElements, list_of, stored_items
 from mcp_baton.workflow.pause import (
     AnswersRequired,
@@ -61,55 +61,32 @@ MAX_FIELD_READ_BYTES: Final = 100_000
 """A stored value of more bytes is not read to show one field of it."""
 
 
-class NotGiven(Struct, frozen=True):
-    """An optional prompt argument that the client has omitted."""
-
-    name: str
-
-
-class NoOutput(Struct, frozen=True):
-    """The producing step has no output (yet)."""
-
-    step: Step
-    path: str | None
-
-
-class NoField(Struct, frozen=True):
-    """The output does not have the path."""
-
-    step: Step
-    path: str | None
-
-
-class NoElement(Struct, frozen=True):
-    """The current element of the list does not have the path, or there is no current element."""
-
-    path: str | None
-
-
-class NoVariable(Struct, frozen=True):
-    """The task variable or its field does not exist, or its value cannot be read.
+class Missing(Struct, frozen=True):
+    """A source that has no value.
 
     Attributes:
-        later: Whether the value exists but cannot be read now.
+        source: The source; of a `FirstOf`, the one that may get a value later.
+        producer: The step that has no output (yet), if that is why.
+        may_come: Whether it may get a value later, or has one that cannot be read now.
     """
 
-    name: str
-    later: bool = False
+    source: Source
+    producer: Step | None = None
+    may_come: bool = False
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it is an argument of the workflow that the client has left out."""
+        return isinstance(self.source, PromptArg)
 
 
-class NoneOf(Struct, frozen=True):
-    """None of several sources has a value."""
-
-    source: FirstOf
+NO_ELEMENT: Final = Missing(Item())
+"""The current element where there is none."""
 
 
-type Resolution = Found | NotGiven | NoOutput | NoField | NoElement | NoVariable | NoneOf
-
-
-def _exists(source: Source, resolution: Resolution) -> bool:
+def _exists(source: Source, value: Json | Missing) -> bool:
     """Whether a source has a value. An argument that is null counts as left out: models often send null."""
-    return isinstance(resolution, Found) and not (isinstance(source, PromptArg) and resolution.value is None)
+    return not isinstance(value, Missing) and not (isinstance(source, PromptArg) and value is None)
 
 
 class KnownValues(Struct, frozen=True):
@@ -121,7 +98,7 @@ class KnownValues(Struct, frozen=True):
             result still has it in `outputs`.
         outside: The bytes that reading a task variable must fetch; 0 for one inside the item.
         items: The items of the run's steps with `each` that have started, by step name.
-        item: The current element of the list of a step with `each`.
+        item: The current element of the list of a step with `each`; `NO_ELEMENT` if there is none.
     """
 
     workflow: Workflow
@@ -135,7 +112,7 @@ class KnownValues(Struct, frozen=True):
     lost_results: Mapping[str, str] = field(default_factory=dict)
     outside: Callable[[str], int] = lambda _: 0
     items: Mapping[str, ListElements] = field(default_factory=dict)
-    item: Found | None = None
+    item: Json | Missing = NO_ELEMENT
 
     @property
     def open_steps(self) -> list[Step]:
@@ -145,53 +122,40 @@ class KnownValues(Struct, frozen=True):
 
     # Sources
 
-    def resolve(self, source: Source) -> Resolution:
+    def resolve(self, source: Source) -> Json | Missing:
         """Resolve a data source. The value shares no container with the known values."""
         # `match` with a class's attributes takes four times as long, and this runs for each argument of each step.
         if isinstance(source, PromptArg):
-            name = source.name
-            return Found(_copied(self.arguments[name])) if name in self.arguments else NotGiven(name)
+            return _copied(self.arguments[source.name]) if source.name in self.arguments else Missing(source)
         if isinstance(source, Constant):
             value = source.value
-            return Found(value if type(value) in _PLAIN else fill_json(value, self.texts))
+            return value if type(value) in _PLAIN else fill_json(value, self.texts)
         if isinstance(source, StepOutput):
-            return self._output(self.workflow.bound(source.binding), source.path)
+            return self._output(source, self.workflow.bound(source.binding))
         if isinstance(source, FirstOf):
             for part in source.sources:
-                resolution = self.resolve(part)
-                if _exists(part, resolution) or self.may_come(resolution):
-                    return resolution
-            return NoneOf(source)
+                found = self.resolve(part)
+                if _exists(part, found) or (isinstance(found, Missing) and found.may_come):
+                    return found
+            return Missing(source)
         if isinstance(source, Item):
-            result = lookup(self.item.value, source.path) if self.item else None
-            return Found(_copied(result.value)) if result else NoElement(source.path)
+            return Missing(source) if isinstance(self.item, Missing) else _field(self.item, source)
         return self._variable(source)
 
-    def may_come(self, resolution: Resolution) -> bool:
-        """Whether a source that has no value may get one later, or has one that cannot be read."""
-        match resolution:
-            case NoOutput(producer):
-                return self.statuses[producer.name] is not StepStatus.SKIPPED
-            case NoVariable(later=later):
-                return later
-        return False
-
-    def _output(self, step: Step, path: str | None) -> Resolution:
+    def _output(self, source: StepOutput, step: Step) -> Json | Missing:
         if self.statuses[step.name] is not StepStatus.COMPLETED or step.name not in self.outputs:
-            return NoOutput(step, path)
-        result = lookup(self.outputs[step.name], path)
-        return Found(_copied(result.value)) if result else NoField(step, path)
+            return Missing(source, step, self.statuses[step.name] is not StepStatus.SKIPPED)
+        return _field(self.outputs[step.name], source)
 
-    def _variable(self, source: TaskVariable) -> Resolution:
+    def _variable(self, source: TaskVariable) -> Json | Missing:
         if source.name not in self.variables:
-            return NoVariable(source.name, later=self.outside(source.name) > 0)
+            return Missing(source, may_come=self.outside(source.name) > 0)
         try:
             value = self.variables[source.name]
         except (StoreUnavailable, ValueLost) as error:
             logger.exception("the task variable %r cannot be read", source.name)
-            return NoVariable(source.name, later=isinstance(error, StoreUnavailable))
-        result = lookup(value, source.path)
-        return Found(_copied(result.value)) if result else NoVariable(source.name)
+            return Missing(source, may_come=isinstance(error, StoreUnavailable))
+        return _field(value, source)
 
     def stored_name(self, source: StepOutput | TaskVariable) -> str:
         """The task variable that a source reads."""
@@ -225,8 +189,8 @@ class KnownValues(Struct, frozen=True):
             return None
         if items is not None:
             return items
-        resolution = self.resolve(step.each)
-        elements = list_of(resolution.value) if isinstance(resolution, Found) else ""
+        value = self.resolve(step.each)
+        elements = "" if isinstance(value, Missing) else list_of(value)
         return None if isinstance(elements, str) else ListElements(elements, {})
 
     def decide_items(self, step: ListStep) -> ListElements | PauseReason | str:
@@ -284,7 +248,7 @@ class KnownValues(Struct, frozen=True):
 
     def at(self, element: Json) -> "KnownValues":
         """The known values, with this element as the current one."""
-        return structs.replace(self, item=Found(element))
+        return structs.replace(self, item=element)
 
     # Values as texts
 
@@ -369,10 +333,10 @@ class KnownValues(Struct, frozen=True):
         decision = self._evaluate(step.when)
         if isinstance(decision, bool):
             return decision
-        source, resolution = decision
-        if isinstance(resolution, NoOutput):
-            return self._dependency_pause(resolution.step, step)
-        problem = resolution if isinstance(resolution, str) else self._why_not_found(source, resolution)
+        source, cause = decision
+        if isinstance(cause, Missing) and cause.producer is not None:
+            return self._dependency_pause(cause.producer, step)
+        problem = cause if isinstance(cause, str) else self._why_missing(source, cause)
         return UnresolvableParams(step.name, source_text(source), step.tool or "", problem, str(step.when))
 
     def may_settle(self, step: Step) -> bool:
@@ -382,7 +346,7 @@ class KnownValues(Struct, frozen=True):
             return False
         return self.decide_condition(step) is True
 
-    def _evaluate(self, condition: Condition) -> bool | tuple[Source, Resolution | str]:
+    def _evaluate(self, condition: Condition) -> bool | tuple[Source, Missing | str]:
         """Whether a condition holds; or the source without a usable value, and the reason.
 
         `and` and `or` do not evaluate their second operand if the first one decides.
@@ -395,16 +359,17 @@ class KnownValues(Struct, frozen=True):
                 inner_result = self._evaluate(inner)
                 return not inner_result if isinstance(inner_result, bool) else inner_result
             case "exists", (source,):
-                resolution = self.resolve(source)
-                return (source, resolution) if self.may_come(resolution) else _exists(source, resolution)
+                value = self.resolve(source)
+                return (source, value) if isinstance(value, Missing) and value.may_come else _exists(source, value)
             case word, operands:
                 values: list[Json] = []
                 for source in operands:
-                    resolution = self.resolve(source)
-                    if not isinstance(resolution, Found | NotGiven):
-                        return source, resolution
-                    # An optional argument that was left out equals null.
-                    values.append(resolution.value if isinstance(resolution, Found) else None)
+                    value = self.resolve(source)
+                    if isinstance(value, Missing):
+                        if not value.is_left_out:
+                            return source, value
+                        value = None  # an optional argument that was left out equals null
+                    values.append(value)
                 holds = compare(word, *values)
                 return holds if isinstance(holds, bool) else (operands[0], holds)
 
@@ -458,13 +423,13 @@ class KnownValues(Struct, frozen=True):
         resolved: dict[str, Json] = {}
         tool = step.tool or ""
         for name, source in sources.items():
-            resolution = self.resolve(source)
-            if isinstance(resolution, Found):
-                resolved[name] = resolution.value
-            elif isinstance(resolution, NoOutput):
-                return self._dependency_pause(resolution.step, step)
-            elif not isinstance(resolution, NotGiven):
-                return UnresolvableParams(step.name, name, tool, self._why_not_found(source, resolution))
+            value = self.resolve(source)
+            if not isinstance(value, Missing):
+                resolved[name] = value
+            elif value.producer is not None:
+                return self._dependency_pause(value.producer, step)
+            elif not value.is_left_out:
+                return UnresolvableParams(step.name, name, tool, self._why_missing(source, value))
         return resolved
 
     def _dependency_pause(self, producer: Step, step: Step) -> PauseReason:
@@ -472,15 +437,16 @@ class KnownValues(Struct, frozen=True):
         reason = self.lost_results.get(producer.name, "")
         return UnresolvedDependency(step.name, producer.binding, producer.name, step.tool or "", reason)
 
-    def _why_not_found(self, source: Source, resolution: Resolution) -> str:
+    def _why_missing(self, source: Source, missing: Missing) -> str:
         """Where a value was expected, and what is there. It quotes no values."""
-        if isinstance(resolution, NoneOf):
-            return f"none of these has a value: {', '.join(map(source_text, resolution.source.sources))}"
-        if isinstance(resolution, NoElement):
-            return f"the element has no '{resolution.path}'"
-        if isinstance(resolution, NoField) and resolution.path:
-            step, path = resolution.step.name, resolution.path
-            return f"'{path}' is not in the output of step '{step}': {missing_field_text(self.outputs[step], path)}"
+        match missing.source:
+            case FirstOf(sources):
+                return f"none of these has a value: {', '.join(map(source_text, sources))}"
+            case Item(path):
+                return f"the element has no '{path}'"
+            case StepOutput(binding, path) if path:
+                step = self.workflow.bound(binding).name
+                return f"'{path}' is not in the output of step '{step}': {missing_field_text(self.outputs[step], path)}"
         if not isinstance(source, TaskVariable):
             return ""
         if source.name not in self.variables:
@@ -515,6 +481,13 @@ class KnownValues(Struct, frozen=True):
 
 
 _PLAIN = frozenset({bool, float, int, type(None)})
+
+
+def _field(value: Json, source: StepOutput | TaskVariable | Item) -> Json | Missing:
+    try:
+        return _copied(lookup(value, source.path))
+    except KeyError:
+        return Missing(source)
 
 
 def _copied(value: Json) -> Json:
