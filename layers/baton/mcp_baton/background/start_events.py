@@ -22,9 +22,10 @@ from mcp_baton.transport.exchange import Exchange
 from mcp_baton.workflow.dispatching import dispatch
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.lease import lease_end
+from mcp_baton.workflow.refusals import InvalidToolArguments
 from mcp_baton.workflow.runs import new_input
 from mcp_baton.workflow.services import Services
-from mcp_baton.workflow.workflow_tool import InvalidToolArguments, WorkflowTool
+from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,10 @@ from mcp_baton.tasks.record import TaskRecord
 logger = logging.getLogger(__name__)
 
 
+class InvalidToolArguments(Exception):
+    """A call has invalid arguments, or names a task incorrectly. The text tells the model what to do."""
+
+
 class WrongWorkflow(BatonError):
     """The task belongs to another workflow, to a tool or to a background call. Nothing was run."""
 

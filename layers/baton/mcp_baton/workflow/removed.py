@@ -7,8 +7,8 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.tasks.record import TaskRecord, steps_of
 from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.refusals import InvalidToolArguments
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.workflow_tool import InvalidToolArguments
 
 logger = logging.getLogger(__name__)
 

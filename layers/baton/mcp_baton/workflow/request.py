@@ -16,7 +16,7 @@ from mcp_baton.tasks.step_ids import StepId, bare_task_id, parse_step_id
 from mcp_baton.tools.arguments import NEW_TASK, TASK_ID
 from mcp_baton.tools.running.caller import AskerFactory
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.workflow_tool import InvalidToolArguments
+from mcp_baton.workflow.refusals import InvalidToolArguments
 
 
 class Request(Execution, frozen=True, kw_only=True):

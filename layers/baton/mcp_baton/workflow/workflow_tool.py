@@ -14,6 +14,7 @@ from mcp_baton.tools.schema.prompt_arguments import canonical_argument, convert,
 from mcp_baton.tools.schema.schema import schema_generator
 from mcp_baton.tools.tool import TaskSupport, Tool
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Workflow
+from mcp_baton.workflow.refusals import InvalidToolArguments
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
@@ -209,10 +210,6 @@ _ACTION: Final[dict[str, Any]] = {
 _RESULT: Final[dict[str, Any]] = {"type": "object", "description": "The result to complete the task with."}
 _BOARD: Final[JsonObject] = {"type": "object", "description": "The task as its page shows it."}
 _TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "description": "The newest tasks."}
-
-
-class InvalidToolArguments(Exception):
-    """A call has invalid arguments, or names a task incorrectly. The text tells the model what to do."""
 
 
 class WorkflowTool:

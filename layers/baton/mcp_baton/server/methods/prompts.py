@@ -16,12 +16,11 @@ from mcp_baton.tools.schema.schema import explain
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.direct_calls import call_alone
 from mcp_baton.workflow.engine_host import ServerHost
-from mcp_baton.workflow.refusals import NOT_RESUMED
+from mcp_baton.workflow.refusals import NOT_RESUMED, InvalidToolArguments
 from mcp_baton.workflow.remaining import handle_of
 from mcp_baton.workflow.removed import unknown_name
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.runs import answer_with_run
-from mcp_baton.workflow.workflow_tool import InvalidToolArguments
 
 
 def get_prompt(request: Request) -> JsonObject:

@@ -17,9 +17,9 @@ from mcp_baton.tools.content import error_result
 from mcp_baton.tools.quoting import quoted_error
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_RESULT
 from mcp_baton.workflow.dispatching import wake_waiting_jobs
-from mcp_baton.workflow.refusals import WrongWorkflow, unreadable
+from mcp_baton.workflow.refusals import InvalidToolArguments, WrongWorkflow, unreadable
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.workflow_tool import ACTIONS, InvalidToolArguments, WorkflowTool
+from mcp_baton.workflow.workflow_tool import ACTIONS, WorkflowTool
 
 logger = logging.getLogger(__name__)
 

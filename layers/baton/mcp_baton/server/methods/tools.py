@@ -13,8 +13,8 @@ from mcp_baton.tools.param_headers import header_mismatch
 from mcp_baton.tools.tool import Tool, free_name
 from mcp_baton.workflow.definition import TASK_ACTION
 from mcp_baton.workflow.direct_calls import outcome_alone, outcome_of, result_of
+from mcp_baton.workflow.refusals import InvalidToolArguments
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.workflow_tool import InvalidToolArguments
 
 
 def call_tool(request: Request) -> JsonObject:

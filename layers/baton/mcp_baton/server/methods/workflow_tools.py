@@ -18,11 +18,11 @@ from mcp_baton.tools.arguments import NEW_TASK, TASK_ID
 from mcp_baton.tools.content import error_result
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.workflow.engine_host import ServerHost
-from mcp_baton.workflow.refusals import NOT_RESUMED
+from mcp_baton.workflow.refusals import NOT_RESUMED, InvalidToolArguments
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter, starter_of
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.runs import answer_with_run
-from mcp_baton.workflow.workflow_tool import InvalidToolArguments, WorkflowTool
+from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 
 def call_workflow_tool(request: Request, tool: WorkflowTool) -> JsonObject:
