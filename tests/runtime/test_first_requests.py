@@ -37,8 +37,7 @@ STORE_RARE = {
 }
 """The modules that the store needs only for large values, lists, counts and background tasks."""
 NOT_PLAIN = {
-    f"mcp_baton.{name}"
-    for name in ("approvals", "stores", "tasks.dynamodb", "tools.questions", "workflow.workflow_function")
+    f"mcp_baton.{name}" for name in ("approvals", "stores", "tasks.dynamodb", "tools.questions", "workflow.recording")
 }
 """The modules that a server with plain tools never needs."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}

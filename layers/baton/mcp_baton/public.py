@@ -33,13 +33,7 @@ from mcp_baton.tools.schema.dependency import Depends
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.reference import first_of, or_default
 from mcp_baton.workflow.sources import constant, exists, is_in, item, not_, prompt_arg, step_output, task_variable
-from mcp_baton.workflow.steps.fetch import Fetch
-from mcp_baton.workflow.steps.list_step import ListStep
-from mcp_baton.workflow.steps.question import Question
-from mcp_baton.workflow.steps.retry import Retry
-from mcp_baton.workflow.steps.tool_step import ToolStep
-from mcp_baton.workflow.steps.wait import Callback, Wait
-from mcp_baton.workflow.workflow_function import (
+from mcp_baton.workflow.step_functions import (
     ask_model,
     ask_user,
     fetch,
@@ -47,6 +41,12 @@ from mcp_baton.workflow.workflow_function import (
     step,
     wait_for_callback,
 )
+from mcp_baton.workflow.steps.fetch import Fetch
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.retry import Retry
+from mcp_baton.workflow.steps.tool_step import ToolStep
+from mcp_baton.workflow.steps.wait import Callback, Wait
 
 __all__ = [
     "Approval",

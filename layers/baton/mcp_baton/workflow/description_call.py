@@ -283,7 +283,7 @@ def _described(node: _Node, operand: ast.expr, value: Reference) -> tuple[str, s
 def _is_step(node: ast.Call, frame: FrameType) -> bool:
     """Whether a call has just described a step: `step(tool)(…)`, `ask_user(…)`."""
     function = node.func.func if isinstance(node.func, ast.Call) else node.func
-    return getattr(_value(function, frame), "__module__", None) == f"{__package__}.workflow_function"
+    return getattr(_value(function, frame), "__module__", None) == f"{__package__}.step_functions"
 
 
 def _value(node: ast.expr, frame: FrameType) -> object:
