@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from mcp_baton import (
     Argument,
@@ -24,7 +25,7 @@ from mcp_baton import (
     step_output,
 )
 from mcp_baton.exceptions import RegistrationError, WorkflowError
-from mcp_baton.testing import connect
+from mcp_baton.testing import JsonRpcError, connect
 from mcp_baton.workflow.reference import Reference
 from mcp_baton.workflow.sources import NoValueYet
 
@@ -103,6 +104,25 @@ def test_a_workflow_function_equals_the_same_workflow_written_with_steps() -> No
             ToolStep("lend", {"shelf": constant("QK {title}"), "reader": Argument("pin")}, tool="lend"),
         ],
     )
+
+
+def annotated(days: Annotated[int, Field(default=7, ge=1)]) -> None:
+    step(lend)(shelf="A", days=days)
+
+
+def assigned(days: int = Field(default=7, ge=1)) -> None:
+    step(lend)(shelf="A", days=days)
+
+
+@pytest.mark.parametrize("function", [annotated, assigned])
+def test_an_argument_has_the_default_and_the_limits_of_its_field(function: Callable[..., Any]) -> None:
+    server = library()
+    server.workflow(function)
+
+    with connect(server) as client:
+        assert '"days": 7' in client.get_prompt(function.__name__).text
+        with pytest.raises(JsonRpcError, match="greater than or equal to 1"):
+            client.get_prompt(function.__name__, {"days": "0"})
 
 
 def test_a_workflow_function_runs_as_any_other_workflow() -> None:

@@ -35,7 +35,7 @@ from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Prepared
 from mcp_baton.tools.quoting import visible as show
 from mcp_baton.tools.schema.sent_values import without_secrets
-from mcp_baton.tools.schema.signature import NO_ANNOTATION, Signature, is_field
+from mcp_baton.tools.schema.signature import NO_ANNOTATION, Signature
 from mcp_baton.tools.shortening import shortened_arguments
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.execution import Execution
@@ -149,7 +149,7 @@ def _with_defaults(signature: Signature, bound: Mapping[str, Any]) -> dict[str, 
     defaults = {
         parameter.name: parameter.default
         for parameter in signature.parameters
-        if parameter.name not in bound and parameter.default is not NO_ANNOTATION and not is_field(parameter.default)
+        if parameter.name not in bound and parameter.default is not NO_ANNOTATION
     }
     return {**defaults, **bound}
 

@@ -10,7 +10,7 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.labels import name_of
-from mcp_baton.tools.schema.signature import NO_ANNOTATION, Parameter, is_async, read_signature
+from mcp_baton.tools.schema.signature import Parameter, is_async, read_signature
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.description_call import describe
 from mcp_baton.workflow.recording import Recording, recording_of_function
@@ -98,7 +98,7 @@ def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument
         kind = kind.__origin__
         for note in other_notes:
             kind = Annotated[kind, note]
-    default: Json = declaration.default if parameter.default is NO_ANNOTATION else parameter.default_value
+    default: Json = declaration.default if parameter.required else parameter.default_value
     return Argument(
         parameter.published_name,
         declaration.description or parameter.description or descriptions.get(parameter.name, ""),

@@ -17,7 +17,7 @@ from typing import Any, Literal, NoReturn, Protocol, cast
 import msgspec
 
 from mcp_baton.protocol.json import MAX_LEVELS, Json, text_is_deeper_than
-from mcp_baton.tools.schema.signature import Parameter, is_field
+from mcp_baton.tools.schema.signature import Parameter
 from mcp_baton.tools.templates import copy_json
 
 SMALL_BITS = 64
@@ -276,7 +276,7 @@ def bind_given(
 def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | None:
     plain_types: dict[str, PlainType] = {}
     for parameter in parameters:
-        plain = None if is_field(parameter.default) else plain_type(parameter.bare)
+        plain = plain_type(parameter.bare)
         if plain is None:
             return None
         plain_types[parameter.name] = plain

@@ -40,11 +40,9 @@ from mcp_baton.tools.schema.signature import (
     Signature,
     by_first_name,
     first_line,
-    is_field,
     parameter_error,
     return_error,
     type_without_schema,
-    without_alias,
 )
 
 if TYPE_CHECKING:
@@ -193,13 +191,9 @@ class InputSchema:
         members: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
         for parameter in self._signature.parameters:
             annotation = parameter.pydantic_type
-            if is_field(parameter.default):
-                annotation = Annotated[annotation, parameter.default]
-            if any(map(is_field, getattr(annotation, "__metadata__", ()))):  # it may have several aliases, or a path
+            if parameter.has_field:  # it may have several aliases, or a path
                 annotation = Annotated[annotation, Field(validation_alias=parameter.published_name)]
             members["__annotations__"][parameter.name] = annotation
-            if is_field(parameter.default):
-                continue
             if parameter.default is not NO_ANNOTATION:
                 members[parameter.name] = Field(default=parameter.default)
         arguments_type = type(f"{self._name}_arguments", (), members)
@@ -396,10 +390,7 @@ def tool_error(subject: str, signature: Signature, error: Exception, *, has_outp
 
 def parameter_error_in(subject: str, signature: Signature, purpose: Purpose) -> RegistrationError | None:
     for parameter in signature.parameters:
-        default, annotation = parameter.default, parameter.value_type
-        if is_field(default):
-            annotation = Annotated[annotation, without_alias(default)]
-        unsupported = unsupported_type(annotation, purpose)
+        unsupported = unsupported_type(parameter.value_type, purpose)
         if unsupported is not None:
             return parameter_error(subject, parameter.name, unsupported.part, unsupported.cause)
     return None

@@ -17,7 +17,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tools.context import Context
 from mcp_baton.tools.schema.defaults import changeable, defaults_of, fresh
 from mcp_baton.tools.schema.dependency import Dependency, Depends, Factory, Lifetime
-from mcp_baton.tools.schema.sent_values import NO_STATIC_DEFAULT, static_default
+from mcp_baton.tools.schema.sent_values import static_default
 
 type DeclaredDependencies = "list[tuple[str, Dependency]]"
 """Parameters with their `Depends`."""
@@ -118,7 +118,12 @@ def _is_context(annotation: object) -> bool:
 
 
 class Parameter(Struct, frozen=True):
-    """A parameter that the caller fills. `default` may be a pydantic `Field(...)`."""
+    """A parameter that the caller fills.
+
+    Attributes:
+        annotation: Its type. A pydantic `Field(…)` that is its default is in it, too.
+        default: Its default; `NO_ANNOTATION` without one, or if it is in a `Field`.
+    """
 
     name: str
     annotation: typing.Any
@@ -142,27 +147,21 @@ class Parameter(Struct, frozen=True):
 
     @property
     def default_value(self) -> typing.Any:
-        """The value of an argument that is left out: the default, or the `default` of a pydantic `Field`."""
-        if self.default is not NO_ANNOTATION and not is_field(self.default):
+        """The value of an argument that is left out; `NO_ANNOTATION` if it is required."""
+        if self.default is not NO_ANNOTATION:
             return self.default
-        fields = [note for note in self._notes if is_field(note) and not note.is_required()]
-        return fields[0].default if fields else NO_ANNOTATION
+        fields = (note for note in self._notes if is_field(note) and not note.is_required())
+        return next((field.default for field in fields), NO_ANNOTATION)
 
     @property
     def required(self) -> bool:
-        if self.default is not NO_ANNOTATION and not is_field(self.default):
-            return False
-        return all(note.is_required() for note in self._notes if is_field(note))
+        return self.default_value is NO_ANNOTATION
 
     @property
     def static_default(self) -> Any:
         """The default as JSON; `NO_STATIC_DEFAULT` if there is none, if a factory creates it, or if JSON does not show
         all of it."""
-        default = self.default
-        for note in self._notes:
-            if is_field(note) and not note.is_required():
-                default = NO_STATIC_DEFAULT if note.default_factory else note.default
-        return static_default(default)
+        return static_default(self.default_value)
 
     @property
     def description(self) -> str:
@@ -172,8 +171,8 @@ class Parameter(Struct, frozen=True):
     @property
     def text(self) -> str | None:
         """The text in `Annotated[str, "Which order"]`, if the type has no other annotation."""
-        notes = getattr(self.annotation, "__metadata__", ())
-        return notes[0] if notes and all(type(note) is str for note in notes) else None
+        notes = self._notes
+        return notes[-1] if notes and all(type(note) is str for note in notes) else None
 
     @property
     def bare(self) -> typing.Any:
@@ -191,25 +190,28 @@ class Parameter(Struct, frozen=True):
     @property
     def value_type(self) -> typing.Any:
         """The annotation without aliases, which pydantic allows only in fields."""
-        notes = getattr(self.annotation, "__metadata__", ())
-        if not any(map(is_field, notes)):
-            return self.annotation
-        kind: typing.Any = self.annotation.__origin__
+        kind: typing.Any = self.annotation
+        if not self.has_field:
+            return kind
+        notes, kind = kind.__metadata__, kind.__origin__
         for note in notes:
-            kind = typing.Annotated[kind, without_alias(note) if is_field(note) else note]
+            kind = typing.Annotated[kind, _without_alias(note) if is_field(note) else note]
         return kind
 
     @property
+    def has_field(self) -> bool:
+        return any(map(is_field, self._notes))
+
+    @property
     def _notes(self) -> tuple[typing.Any, ...]:
-        """A `Field` that is the default, and the annotations in `Annotated`."""
-        annotated = getattr(self.annotation, "__metadata__", ())
-        return (self.default, *annotated) if is_field(self.default) else annotated
+        """The annotations in `Annotated`, the last first: pydantic prefers it."""
+        return getattr(self.annotation, "__metadata__", ())[::-1]
 
 
 _ALIASES = ("alias", "alias_priority", "validation_alias", "serialization_alias")
 
 
-def without_alias(field: typing.Any) -> typing.Any:
+def _without_alias(field: typing.Any) -> typing.Any:
     copied = copy(field)
     copied._attributes_set = {name: value for name, value in field._attributes_set.items() if name not in _ALIASES}  # noqa: SLF001 - pydantic has no public way
     for name in _ALIASES:
@@ -278,6 +280,8 @@ def read_signature(function: Callable[..., object], subject: str) -> Signature:
             if unknown is not None:
                 raise parameter_error(subject, name, unknown)
             default = fresh(parameter.default, f"{subject}: the parameter {name!r}")
+            if is_field(default):
+                annotation, default = typing.Annotated[annotation, default], NO_ANNOTATION
             parameters.append(Parameter(name, annotation, default))
     returns = hints.get("return", NO_ANNOTATION)
     return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(dependencies, subject))
