@@ -24,7 +24,8 @@ from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
-from mcp_baton.tools.outcomes import FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable, Succeeded
+from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.outcomes import Mismatch, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.transport.exchange import Exchange, no_limit, stream_opener
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
@@ -288,11 +289,11 @@ class ScriptedHost:
         self.log.append(f"call {tool} {dict(arguments)}")
         return self.tools[tool](arguments, tool_call.variables) if tool in self.tools else Succeeded({"from": tool})
 
-    def read(self, uri: str) -> Sequence[FetchedResource]:
+    def read(self, uri: str) -> Sequence[ResourceContent]:
         self.log.append(f"read {uri}")
         if uri not in self.resources:
             raise ResourceUnavailable(f"there is no resource {uri}")
-        return [FetchedResource(uri, "text/plain", text=self.resources[uri])]
+        return [ResourceContent(uri, self.resources[uri], "text/plain")]
 
     announces = True
 

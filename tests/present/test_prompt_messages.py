@@ -9,7 +9,8 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, Succeeded
+from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun, Persisted
 from mcp_baton.workflow.lease import Superseded, TaskOver
@@ -35,8 +36,8 @@ WORKFLOW = Workflow(
     arguments=[Argument("order_id"), Argument("topic"), Argument("amount", type=float)],
     steps=[FETCH, POLICY, REFUND],
 )
-TEXT = FetchedResource("docs://shoes", "text/plain", text="All about shoes")
-BYTES = FetchedResource("docs://faq", "image/png", blob="iVBO")
+TEXT = ResourceContent("docs://shoes", "All about shoes", "text/plain")
+BYTES = ResourceContent("docs://faq", b"\x89PN", "image/png")
 BYTES_JSON: JsonObject = {"uri": "docs://faq", "blob": "iVBO", "mimeType": "image/png"}
 TOOLS = {"fetch_order": "Fetch one order.", "refund": ""}
 

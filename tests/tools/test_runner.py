@@ -1,7 +1,6 @@
 """Calls of user code: every failure becomes an outcome, never an exception."""
 
 import asyncio
-import base64
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -31,8 +30,9 @@ from mcp_baton.server.methods.resources import read
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS, SILENT, Collector, Telemetry
 from mcp_baton.tools.calls import ToolCall
+from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.labels import Labels
-from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.tools.outcomes import Failed, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.tools.prompt import Prompt, messages_of
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.running.runner import bound_prompt
@@ -149,20 +149,24 @@ def resource(function: Callable[..., object], uri: str = "docs://x", mime_type: 
 
 
 @pytest.mark.parametrize(
-    ("value", "mime_type", "text", "blob"),
+    ("value", "mime_type", "content", "member"),
     [
-        ("text", "text/plain", "text", None),
-        (b"\x00\xff", "application/octet-stream", None, base64.b64encode(b"\x00\xff").decode()),
-        (bytearray(b""), "application/octet-stream", None, ""),
-        ({"a": [1.0]}, "application/json", '{"a":[1.0]}', None),
-        (None, "application/json", "null", None),
+        ("text", "text/plain", "text", {"text": "text"}),
+        (b"\x00\xff", "application/octet-stream", b"\x00\xff", {"blob": "AP8="}),
+        (bytearray(b""), "application/octet-stream", b"", {"blob": ""}),
+        ({"a": [1.0]}, "application/json", '{"a":[1.0]}', {"text": '{"a":[1.0]}'}),
+        (None, "application/json", "null", {"text": "null"}),
     ],
 )
-def test_a_resource_is_text_bytes_or_json(value: object, mime_type: str, text: str, blob: str) -> None:
+def test_a_resource_is_text_bytes_or_json(
+    value: object, mime_type: str, content: str | bytes, member: dict[str, str]
+) -> None:
     untyped = resource(function_returning(value))
     typed = resource(function_returning(value), mime_type="x/y")
 
-    assert read(call(), untyped, "docs://x", {}) == FetchedResource("docs://x", mime_type, text=text, blob=blob)
+    contents = read(call(), untyped, "docs://x", {})
+    assert contents == ResourceContent("docs://x", content, mime_type)
+    assert contents.to_json() == {"uri": "docs://x", "mimeType": mime_type, **member}
     assert read(call(), typed, "docs://x", {}).mime_type == "x/y"
 
 
@@ -172,7 +176,7 @@ def test_a_resources_arguments_are_converted() -> None:
 
     pages = resource(page, "docs://{number}")
 
-    assert read(call(), pages, "docs://7", {"number": "7"}).text == "7"
+    assert read(call(), pages, "docs://7", {"number": "7"}).content == "7"
     with pytest.raises(ResourceUnavailable, match="number"):
         read(call(), pages, "docs://x", {"number": "x"})
 

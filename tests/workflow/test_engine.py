@@ -29,7 +29,8 @@ from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing.store import TABLE
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch, matching_step
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun, Persisted
@@ -91,8 +92,8 @@ def give(value: Json) -> Behaviour:
     return lambda _arguments, _variables: Succeeded(value)
 
 
-def text_at(uri: str, text: str) -> FetchedResource:
-    return FetchedResource(uri, "text/plain", text=text)
+def text_at(uri: str, text: str) -> ResourceContent:
+    return ResourceContent(uri, text, "text/plain")
 
 
 def stored_task(store: TaskStore, run: EndedRun) -> TaskRecord:
@@ -142,7 +143,7 @@ def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
     host = ScriptedHost(resources={"docs://1": "one"})
     original = host.read
 
-    def failing_read(uri: str) -> Sequence[FetchedResource]:
+    def failing_read(uri: str) -> Sequence[ResourceContent]:
         if uri != "docs://1":
             raise error
         return original(uri)

@@ -30,7 +30,8 @@ from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.telemetry import TASKS_HANDED_OVER
 from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
-from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Prepared, ResourceUnavailable, Succeeded
+from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.tools.questions import Elicited, elicitation
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
@@ -77,7 +78,7 @@ class WorkerHost(ServerHost):
         self._failed = isinstance(outcome, Failed)
         return outcome
 
-    def read(self, uri: str) -> Sequence[FetchedResource]:
+    def read(self, uri: str) -> Sequence[ResourceContent]:
         try:
             return super().read(uri)
         except CallerGone as error:

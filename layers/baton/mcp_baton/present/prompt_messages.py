@@ -13,7 +13,6 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tools.outcomes import Failed, Succeeded
 from mcp_baton.tools.quoting import one_line, quoted_error, quoted_guidance
 from mcp_baton.tools.templates import as_text
-from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, uris_of
@@ -157,8 +156,6 @@ def _resource(resource: Content, run: EndedRun) -> Message:
     if isinstance(resource, UnreadResource):
         error = run.known.secrets.hide_text(resource.error)
         return said("user", f"The resource {resource.uri} could not be read: {error}")
-    if resource.text is None:
-        contents: dict[str, Json] = {"uri": encoded(resource.uri), "blob": resource.blob}
-        contents |= {"mimeType": resource.mime_type} if resource.mime_type else {}
-        return {"role": "user", "content": {"type": "resource", "resource": contents}}
-    return said("user", f"Resource content from {resource.uri}:\n{resource.text}")
+    if isinstance(resource.content, bytes):
+        return {"role": "user", "content": {"type": "resource", "resource": resource.to_json()}}
+    return said("user", f"Resource content from {resource.uri}:\n{resource.content}")

@@ -56,8 +56,8 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.content import LONG_CONTENT_BYTES, error_result
-from mcp_baton.tools.outcomes import FetchedResource, Succeeded
+from mcp_baton.tools.content import LONG_CONTENT_BYTES, ResourceContent, error_result
+from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line
 from mcp_baton.tools.resource import value_uri
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
@@ -272,7 +272,7 @@ def _resource_links(run: EndedRun) -> list[str]:
     """Return links to the resources that were read for the model: their contents do not fit into a text."""
     contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
     contents += [content for blocked in run.blocked for content in blocked.resources]
-    resources = dict.fromkeys(content.uri for content in contents if isinstance(content, FetchedResource))
+    resources = dict.fromkeys(content.uri for content in contents if isinstance(content, ResourceContent))
     return [f"Resource {encoded(uri)}" for uri in resources]
 
 

@@ -64,13 +64,7 @@ class EmbeddedResource(Struct, frozen=True):
 
     def to_json(self) -> JsonObject:
         """`EmbeddedResource`."""
-        resource: dict[str, Json] = {"uri": encoded(self.uri)}
-        if self.mime_type:
-            resource["mimeType"] = self.mime_type
-        if isinstance(self.content, str):
-            resource["text"] = self.content
-        else:
-            resource["blob"] = base64_of(self.content)
+        resource = ResourceContent(self.uri, self.content, self.mime_type).to_json()
         return _annotated({"type": "resource", "resource": resource}, self.annotations)
 
 
@@ -204,3 +198,12 @@ class ResourceContent(Struct, frozen=True):
     uri: str
     content: str | bytes
     mime_type: str | None
+
+    def to_json(self) -> dict[str, Json]:
+        """`TextResourceContents` or `BlobResourceContents`."""
+        result: dict[str, Json] = {"uri": encoded(self.uri)}
+        if self.mime_type:
+            result["mimeType"] = self.mime_type
+        if isinstance(self.content, str):
+            return {**result, "text": self.content}
+        return {**result, "blob": base64_of(self.content)}

@@ -101,15 +101,6 @@ class Prepared(Struct, frozen=True):
     bound: dict[str, Any]
 
 
-class FetchedResource(Struct, frozen=True):
-    """One content of a resource: text, or base64 of its bytes."""
-
-    uri: str
-    mime_type: str | None
-    text: str | None = None
-    blob: str | None = None
-
-
 class ResourceUnavailable(Exception):
     """A resource could not be fetched."""
 

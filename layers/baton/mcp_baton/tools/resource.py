@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.tools.content import base64_of
+from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.labels import Labels
-from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, ResourceUnavailable
+from mcp_baton.tools.outcomes import Failed, Mismatch, ResourceUnavailable
 from mcp_baton.tools.schema.plain import to_json
 from mcp_baton.tools.schema.schema import InputSchema, explain
 from mcp_baton.tools.schema.signature import read_signature
@@ -136,13 +136,13 @@ class Template:
         return ends[::-1]
 
 
-def contents_of(uri: str, mime_type: str | None, value: object) -> FetchedResource:
-    """Convert the value of a resource's function to content: text, bytes as base64, other values as JSON text."""
+def contents_of(uri: str, mime_type: str | None, value: object) -> ResourceContent:
+    """Convert the value of a resource's function to content: text, bytes, other values as JSON text."""
     if isinstance(value, str):
-        return FetchedResource(uri, mime_type or "text/plain", text=value)
+        return ResourceContent(uri, value, mime_type or "text/plain")
     if isinstance(value, bytes | bytearray):
-        return FetchedResource(uri, mime_type or "application/octet-stream", blob=base64_of(bytes(value)))
-    return FetchedResource(uri, mime_type or "application/json", text=dumps(to_json(value)))
+        return ResourceContent(uri, bytes(value), mime_type or "application/octet-stream")
+    return ResourceContent(uri, dumps(to_json(value)), mime_type or "application/json")
 
 
 class Resource:
@@ -245,7 +245,7 @@ def find_in(resources: Mapping[str, Resource], uri: str) -> tuple[Resource, dict
     return None
 
 
-def contents_of_outcome(uri: str, outcome: FetchedResource | Mismatch | Failed) -> FetchedResource:
+def contents_of_outcome(uri: str, outcome: ResourceContent | Mismatch | Failed) -> ResourceContent:
     """Return the contents that a resource's function has returned. Raises `ResourceUnavailable`."""
     match outcome:
         case Mismatch() as mismatch:

@@ -10,7 +10,8 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
-from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable
+from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome, Prepared, ResourceUnavailable
 from mcp_baton.tools.resource import contents_of_outcome, find_in, mismatch_reason
 from mcp_baton.tools.running.runner import bound_resource, bound_tool, call, run
 from mcp_baton.tools.running.tool_threads import Listener, no_pulse
@@ -68,7 +69,7 @@ class ServerHost:
         except ProtocolError as error:
             return Failed(error.message, cause=error)
 
-    def read(self, uri: str) -> Sequence[FetchedResource]:
+    def read(self, uri: str) -> Sequence[ResourceContent]:
         match = find_in(self._execution.server.resources, uri)
         if match is None:
             raise ResourceUnavailable(

@@ -10,7 +10,8 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
-from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, Prepared, Succeeded
+from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome, Prepared, Succeeded
 
 
 class Skip(StrEnum):
@@ -73,7 +74,7 @@ class Host(Protocol):
     def run(self, prepared: Prepared, tool_call: ToolCall = ONLY_CALL) -> Outcome:
         """Run a tool. Abandon it when only the write reserve of the function's time is left."""
 
-    def read(self, uri: str) -> Sequence[FetchedResource]:
+    def read(self, uri: str) -> Sequence[ResourceContent]:
         """Fetch a resource.
 
         Raises:

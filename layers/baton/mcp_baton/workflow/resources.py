@@ -4,7 +4,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, ResourceUnavailable
+from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.outcomes import Failed, Failure, ResourceUnavailable
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.remaining import uris_of
 from mcp_baton.workflow.resolve import KnownValues
@@ -47,7 +48,7 @@ def fetch_all(resources: Sequence[str], step: Step, known: KnownValues, host: Ho
     return tuple(contents)
 
 
-def _read(uri: str, host: Host) -> Sequence[FetchedResource] | ResourceUnavailable:
+def _read(uri: str, host: Host) -> Sequence[ResourceContent] | ResourceUnavailable:
     try:
         return host.read(uri)
     except ResourceUnavailable as error:

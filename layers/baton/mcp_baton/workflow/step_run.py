@@ -5,7 +5,8 @@ from msgspec import Struct
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.store import Timing
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome
+from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.outcomes import Failed, Outcome
 from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import Over
 from mcp_baton.workflow.pause import PauseReason
@@ -22,7 +23,7 @@ class UnreadResource(Struct, frozen=True):
     error: str
 
 
-type Content = FetchedResource | UnreadResource
+type Content = ResourceContent | UnreadResource
 
 
 class StepRun(Struct):

@@ -12,10 +12,10 @@ from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.texts import MAX_VALUE_BYTES
 from mcp_baton.tasks.values import FINAL_RESULT, text_of, weight_of
 from mcp_baton.tools.calls import ToolCall
-from mcp_baton.tools.outcomes import FetchedResource, ResourceUnavailable
+from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.outcomes import ResourceUnavailable
 from mcp_baton.tools.resource import APP_URI, Resource, contents_of_outcome, find_in, is_reserved, parse_value_uri
 from mcp_baton.tools.running.runner import bound_resource
-from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.direct_calls import call_alone
 from mcp_baton.workflow.request import Request
 
@@ -77,14 +77,14 @@ def read_resource(request: Request) -> JsonObject:
     meta: JsonObject = {}
     if is_reserved(uri):
         value = stored_text(request, uri)
-        contents = None if value is None else FetchedResource(uri, "application/json", text=value[0])
+        contents = None if value is None else ResourceContent(uri, value[0], "application/json")
         meta = {} if value is None else value[1]
     else:
         contents = _read_published(request, uri)
     if contents is None:
         code = INVALID_PARAMS if request.stateless else RESOURCE_NOT_FOUND
         raise ProtocolError(code, f"Unknown resource: {uri}", {"uri": uri})
-    result: dict[str, Json] = {"contents": [contents_to_json(contents) | ({"_meta": meta} if meta else {})]}
+    result: dict[str, Json] = {"contents": [contents.to_json() | ({"_meta": meta} if meta else {})]}
     return result | {"ttlMs": 0, "cacheScope": "private"} if request.stateless else result
 
 
@@ -104,7 +104,7 @@ def _app(request: Request) -> JsonObject:
     return cacheable(request, result) if request.stateless else result
 
 
-def _read_published(request: Request, uri: str) -> FetchedResource | None:
+def _read_published(request: Request, uri: str) -> ResourceContent | None:
     match = find_in(request.server.resources, uri)
     if match is None:
         return None
@@ -114,15 +114,8 @@ def _read_published(request: Request, uri: str) -> FetchedResource | None:
         raise ProtocolError(INTERNAL_ERROR, f"Reading {uri} failed: {error}") from error
 
 
-def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
+def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) -> ResourceContent:
     return contents_of_outcome(uri, call_alone(request, bound_resource(resource, uri), arguments, ToolCall(stay=True)))
-
-
-def contents_to_json(contents: FetchedResource) -> dict[str, Json]:
-    result: dict[str, Json] = {"uri": encoded(contents.uri)}
-    if contents.mime_type:
-        result["mimeType"] = contents.mime_type
-    return result | ({"text": contents.text} if contents.blob is None else {"blob": contents.blob})
 
 
 def subscribe(request: Request) -> JsonObject:

@@ -5,7 +5,6 @@ exceptions that answer or end the request are raised.
 """
 
 import logging
-from base64 import b64decode
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from traceback import format_exception
@@ -22,7 +21,7 @@ from mcp_baton.tools.asking import AskedInWorkflow, InputRequired, TaskBegins
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.context import CallState, Context
-from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Mismatch, Prepared, Succeeded
+from mcp_baton.tools.outcomes import Failed, Failure, Mismatch, Prepared, Succeeded
 from mcp_baton.tools.prompt import Prompt, messages_of
 from mcp_baton.tools.resource import Resource, contents_of, find_in
 from mcp_baton.tools.running.caller import AskerFactory, Caller, Grant
@@ -86,7 +85,7 @@ def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
     return BoundFunction(tool.name, label, tool.function, tool.signature, bind, shape, tool.only_in, tool.approval)
 
 
-def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResource]:
+def bound_resource(resource: Resource, uri: str) -> BoundFunction[ResourceContent]:
     """Bind a resource's function for a request of this URI."""
     shape = partial(contents_of, uri, resource.mime_type)
     label = f"resource {resource.uri}"
@@ -368,23 +367,17 @@ def read_for_tool(resources: Mapping[str, Resource], uri: str, context: object) 
     if resource.signature.context:
         arguments = arguments | {resource.signature.context: context}
     if not resource.signature.is_async:
-        return _contents(uri, resource, resource.function(**arguments))
+        return [contents_of(uri, resource.mime_type, resource.function(**arguments))]
 
     async def read() -> list[ResourceContent]:
         coroutine = cast("Coroutine[Any, Any, object]", resource.function(**arguments))
-        return _contents(uri, resource, await coroutine)
+        return [contents_of(uri, resource.mime_type, await coroutine)]
 
     if _is_on_a_loop():
         raise TypeError(f"resource {uri}: its function is async def; write await ctx.aread_resource(…)")
     from mcp_baton.tools.running.event_loop import submit
 
     return submit(read()).result()
-
-
-def _contents(uri: str, resource: Resource, value: object) -> list[ResourceContent]:
-    contents = contents_of(uri, resource.mime_type, value)
-    content = b64decode(contents.blob) if contents.blob is not None else contents.text or ""
-    return [ResourceContent(uri, content, contents.mime_type)]
 
 
 def _is_on_a_loop() -> bool:
