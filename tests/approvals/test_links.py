@@ -39,7 +39,7 @@ class LinkServer:
         wire = self.client.as_owner(None).wire
         data = b"" if body is None else json.dumps(body).encode()
         event = wire._request(method, f"/approve/{token}", request_headers, data, "test")  # noqa: SLF001
-        response, _ = wire.function.invoke(event, None)
+        response, _ = wire.stage.function.invoke(event, None)
         text = response["body"]
         text = b64decode(text).decode() if response.get("isBase64Encoded") else text
         is_json = response["headers"].get("Content-Type") == "application/json"

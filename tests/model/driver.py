@@ -13,9 +13,8 @@ import pytest
 from mcp_baton import BatonError, Server
 from mcp_baton.settings import Settings
 from mcp_baton.testing import connect, connecting, wire
-from mcp_baton.testing.client import Client
+from mcp_baton.testing.client import Client, StartedTask
 from mcp_baton.testing.function import Clock
-from mcp_baton.testing.started_task import StartedTask
 from mcp_baton.testing.wire import response_in
 from tests.model.changes import changed_plan
 from tests.model.code import code_of

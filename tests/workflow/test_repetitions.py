@@ -64,8 +64,7 @@ def slow(client: Client, seconds: float = 9) -> None:
 
 
 def call(client: Client, **arguments: Any) -> JsonObject:
-    result, _ = client.wire.request("tools/call", {"name": "fulfil", "arguments": arguments}, {})
-    return result
+    return client.wire.result("tools/call", {"name": "fulfil", "arguments": arguments})
 
 
 def text(result: JsonObject) -> str:
@@ -198,11 +197,11 @@ def test_another_owner_starts_a_task_of_their_own(client: Client) -> None:
 
 
 def test_new_is_an_error_for_the_tool_of_a_step_and_in_meta(client: Client) -> None:
-    result, _ = client.wire.request("tools/call", {"name": "charge", "arguments": {"order": "A", "task_id": "new"}}, {})
+    result = client.wire.result("tools/call", {"name": "charge", "arguments": {"order": "A", "task_id": "new"}}, {})
     assert result["isError"] is True
     assert 'task_id "new" is only for calls of a workflow\'s tool' in text(result)
     with pytest.raises(Exception, match="'new' is only for arguments"):
-        client.wire.request("tools/call", {"name": "fulfil", "arguments": {"order": "A"}}, {"_task_id": "new"})
+        client.wire.result("tools/call", {"name": "fulfil", "arguments": {"order": "A"}}, {"_task_id": "new"})
     assert client.calls("charge") == []
 
 
@@ -233,7 +232,7 @@ def test_one_of_two_calls_takes_over_a_run_that_died_and_the_other_asks_nobody(m
     with connect(server) as client:
         request: JsonObject = {"name": "return_order", "arguments": {"order": "A"}}
         with client.killed_after("look"):
-            client.wire.request("tools/call", request, CAPABLE)
+            client.wire.result("tools/call", request, CAPABLE)
         client.clock.advance(46)
         faster: list[JsonObject] = []
         take = take_task
@@ -305,8 +304,8 @@ def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
     with connect(server) as client:
         client.during("find", lambda: client.clock.sleep(4))
         request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
-        first, _ = client.wire.request("tools/call", request, {})
-        second, _ = client.wire.request("tools/call", request, {})
+        first = client.wire.result("tools/call", request, {})
+        second = client.wire.result("tools/call", request, {})
         assert is_repeat(second)
         assert len(client.calls("find")) == 1
         structures: list[Any] = [first["structuredContent"], second["structuredContent"]]
@@ -338,7 +337,7 @@ def test_two_fast_calls_that_pause_for_an_answer_start_two_tasks_if_the_client_s
     with connect(pay_back_server()) as client:
         request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
         no_forms: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {}}
-        results = [client.wire.request("tools/call", request, no_forms)[0] for _ in range(2)]
+        results = [client.wire.result("tools/call", request, no_forms) for _ in range(2)]
         assert [is_repeat(result) for result in results] == [False, False]
 
 
@@ -479,7 +478,7 @@ def start(client: Client) -> tuple[str, JsonObject]:
     params: dict[str, Any] = {"name": "fulfil", "arguments": {"order": "A"}}
     if client.era == "2025":
         params["task"] = {}
-    result, _ = client.wire.request("tools/call", params, {})
+    result = client.wire.result("tools/call", params, {})
     task: Any = result.get("task", result)
     return str(task["taskId"]), result
 
@@ -543,7 +542,7 @@ def test_a_background_call_whose_workflow_a_later_call_has_named_is_not_repeated
         client.run_worker()
         [workflow_task] = [task.task_id for task in client.tasks() if task.task_id != first_id]
         params: JsonObject = {"name": "fulfil", "arguments": {"task_id": workflow_task}}
-        client.wire.request("tools/call", params, {})
+        client.wire.result("tools/call", params, {})
         client.run_worker()
         assert len(client.calls("charge")) == 2
         third_id, third = start(client)
@@ -591,7 +590,7 @@ def test_approvals_of_a_repeated_call_are_asked_for_once() -> None:
         boss = client.as_owner("boss", scopes=["bosses"])
         client.during("find", lambda: client.clock.sleep(4))
         request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
-        client.wire.request("tools/call", request, {})
-        second, _ = client.wire.request("tools/call", request, {})
+        client.wire.result("tools/call", request, {})
+        second = client.wire.result("tools/call", request, {})
         assert is_repeat(second)
         assert len(boss.approvals()) == 1

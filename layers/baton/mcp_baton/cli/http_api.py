@@ -2,7 +2,7 @@
 and `callback`, which sends the result of a waiting step as another system does (docs/waiting.md)."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -14,9 +14,7 @@ from mcp_baton.cli.remote.questions import Terminal, at_terminal
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.clean_text import print_json
 from mcp_baton.protocol.json import MAX_DEPTH, loads
-
-if TYPE_CHECKING:
-    from mcp_baton.cli.remote.http import HttpTransport
+from mcp_baton.testing.mcp_client import all_approvals
 
 type State = Literal["waiting", "approved", "denied", "withdrawn"]
 Approval = Annotated[str, typer.Argument(metavar="ID", help="The approval's id.")]
@@ -33,7 +31,7 @@ def approvals(
 ) -> int:
     """List the approvals of your groups, newest first."""
     with open_http(connection) as server:
-        approvals = _list_approvals(server, state)
+        approvals = all_approvals(lambda query: server.call("GET", "approvals", query=query), state)
     rows = [[approval[member] for member in ("approvalId", "message", "owner", "expiresAt")] for approval in approvals]
     if as_json:
         print_json({"approvals": approvals})
@@ -81,16 +79,6 @@ def callback(
     else:
         console().print("accepted")
     return EXIT_DONE
-
-
-def _list_approvals(server: "HttpTransport", state: State) -> list[dict[str, Any]]:
-    approvals: list[dict[str, Any]] = []
-    query: dict[str, str] | None = {"state": state}
-    while query is not None:
-        page = server.call("GET", "approvals", query=query)
-        approvals += page["approvals"]
-        query = {"state": state, "cursor": page["nextCursor"]} if "nextCursor" in page else None
-    return approvals
 
 
 def _decide(

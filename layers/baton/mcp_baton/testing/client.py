@@ -1,22 +1,26 @@
-"""The client of a test."""
+"""The client of a test, and the background tasks that it has started."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from mcp_baton.present.view import variables_in
-from mcp_baton.protocol.envelope import TASK_ID_KEY
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.http import CALLBACKS_PATH
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PROGRESS, WORKFLOW_TASK
 from mcp_baton.tasks.step_ids import bare_task_id
+from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.controls import Controls
-from mcp_baton.testing.results import Contents, Result, Run, Task, omit, own_meta
-from mcp_baton.testing.started_task import StartedTask, params_of, task_in
+from mcp_baton.testing.mcp_client import MAX_ROUNDS, JsonRpcError, all_approvals
+from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState, omit, own_meta
+from mcp_baton.testing.wire import Wire
 from mcp_baton.testing.workers import WorkerRun
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.workflow.definition import ANSWERS
+
+MAX_POLLS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +64,11 @@ class Client(Controls):
         """Call a tool. With a task, or a step of it (`01m8…/refund`), the call is a continuation."""
         return Result.of(*self._call_tool(name, arguments, task))
 
-    def start_task(self, name: str, arguments: JsonObject | None = None) -> StartedTask:
+    def start_task(self, name: str, arguments: JsonObject | None = None) -> "StartedTask":
         """Call a tool that runs in the background, and return its task without waiting. Raises `ValueError` if the call
         ended within its request."""
-        result = self.request("tools/call", params_of(self, name, arguments, as_task=True))
-        started_task = task_in(self, result)
+        result = self.request("tools/call", self._params_of(name, arguments, as_task=True))
+        started_task = self._task_in(result)
         if started_task is None:
             raise ValueError(f"start_task({name!r}): the call ended within its request: {Result.of(result, None)!r}")
         return started_task
@@ -75,13 +79,25 @@ class Client(Controls):
         return self.stage.worker.run()
 
     def _call_tool(self, name: str, arguments: JsonObject | None, task: str | None) -> tuple[JsonObject, Json]:
-        params = params_of(self, name, arguments, as_task=False)
-        result, invocation = self.wire.request("tools/call", params, {} if task is None else {TASK_ID_KEY: task})
-        started_task = task_in(self, result)
+        wire, params = self.wire, self._params_of(name, arguments, as_task=False)
+        result = wire.result("tools/call", params, {} if task is None else {TASK_ID_KEY: task})
+        started_task = self._task_in(result)
         if started_task is None:
-            return result, invocation.value
+            return result, wire.invocations[-1].value
         state = started_task.wait()
         return state.sent, state.value
+
+    def _params_of(self, name: str, arguments: JsonObject | None, *, as_task: bool) -> JsonObject:
+        """Return a call's params. Up to 2025-11-25 the client requests a task, and some tools require this."""
+        params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
+        tool = self.stage.server.tools.get(name)
+        is_task = as_task or (tool is not None and tool.tasks.support == "required")
+        return {**params, "task": {}} if self.era == "2025" and is_task else params
+
+    def _task_in(self, result: JsonObject) -> "StartedTask | None":
+        """Return the task in the result of a call; `None` if the call ended within its request."""
+        task = result if result.get("resultType") == "task" else result.get("task") if self.era == "2025" else None
+        return StartedTask(self, str(task["taskId"])) if isinstance(task, Mapping) else None
 
     def task(self, task_id: str) -> Task:
         """Return a task with all its variables."""
@@ -125,13 +141,7 @@ class Client(Controls):
 
     def approvals(self, state: str = "waiting") -> list[dict[str, Any]]:
         """Return the approvals of this owner's groups in a state, newest first."""
-        approvals: list[dict[str, Any]] = []
-        target: str | None = f"/approvals?state={state}"
-        while target is not None:
-            page = self.wire.http("GET", target)
-            approvals += page["approvals"]
-            target = f"/approvals?state={state}&cursor={quote(page['nextCursor'])}" if "nextCursor" in page else None
-        return approvals
+        return all_approvals(lambda query: self.wire.http("GET", f"/approvals?{urlencode(query)}"), state)
 
     def approve(self, approval_id: str, *, reason: str | None = None) -> dict[str, Any]:
         """Approve a call as a person of its group, and return the approval. Raises `BatonError` if it is refused."""
@@ -157,4 +167,119 @@ class Client(Controls):
 
     def request(self, method: str, params: JsonObject | None = None, meta: JsonObject | None = None) -> JsonObject:
         """Send any request and return its result. `meta` has members of `_meta` in addition to those of the era."""
-        return self.wire.request(method, params or {}, meta or {})[0]
+        return self.wire.result(method, params, meta)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTask:
+    """A task that this client has started. Each property asks the server; `poll` asks once for all of them."""
+
+    client: Client = field(repr=False)
+    task_id: str
+
+    @property
+    def status(self) -> str:
+        """`working`, `input_required`, `completed`, `failed` or `cancelled`."""
+        return self.poll().status
+
+    @property
+    def status_message(self) -> str:
+        """The last progress message of the tool; empty for none."""
+        return self.poll().status_message
+
+    @property
+    def input_requests(self) -> Mapping[str, JsonObject]:
+        """The questions that have no answer yet, by key."""
+        return self.poll().input_requests
+
+    @property
+    def result(self) -> Result:
+        """The result of the call: see `TaskState.result`."""
+        return self.poll().result
+
+    def poll(self) -> TaskState:
+        """Return the current task."""
+        task = replace(self.client.wire, can_ask=False).result("tasks/get", {"taskId": self.task_id})
+        status = str(task["status"])
+        end = self._end(task) if status in ("completed", "failed") else None
+        requests = cast("dict[str, JsonObject]", task.get("inputRequests", {}))
+        other_members = omit(task, "taskId", "status", "statusMessage", "inputRequests", "result", "error", "_meta")
+        value = self.client.stage.worker.events.values.get(self.task_id) if status == "completed" else None
+        message = str(task.get("statusMessage", ""))
+        return TaskState(self.task_id, status, message, requests, other_members, end, value)
+
+    def answer(self, answers: Mapping[str, Json]) -> TaskState:
+        """Answer open questions, by key or text, as `Client.answers` takes them. Other questions stay open. Raises
+        `Unanswered` if an answer has the wrong type."""
+        own = self.client.stage.answers
+        replies = Answers(keys=own.keys, open=own.open, workflow_questions=own.workflow_questions, declines=False)
+        replies.add(answers)
+        if self.client.era == "2025":
+            self._respond(replace(self.client.wire, answers=replies, lenient=True))
+        else:
+            self._update({key: self._response(replies, key, question) for key, question in self.input_requests.items()})
+        return self.poll()
+
+    def cancel(self) -> TaskState:
+        """Cancel the task and return it."""
+        self.client.wire.result("tasks/cancel", {"taskId": self.task_id})
+        return self.poll()
+
+    def wait(self) -> TaskState:
+        """Poll until the task ends. The clock advances by its poll interval, workers process events that are due, and
+        questions get the answers of `Client.answers`. Raises `Unanswered` if a question has no answer, `Killed` if a
+        worker was killed, as the test requested, and `AssertionError` if the task does not end."""
+        rounds = 0
+        for _ in range(MAX_POLLS):
+            self.client.stage.worker.run_due()
+            state = self.poll()
+            if state.over:
+                return state
+            if state.status == "input_required":
+                rounds += 1
+                if rounds > MAX_ROUNDS:
+                    raise AssertionError(f"the task has asked {MAX_ROUNDS} times and asks again: {state!r}")
+                answers = self.client.stage.answers
+                if self.client.era == "2025":
+                    self._respond(self.client.wire)
+                else:
+                    self._update({key: answers.result(question, key) for key, question in state.input_requests.items()})
+            else:
+                interval = state.shown.get("pollIntervalMs", state.shown.get("pollInterval"))
+                self.client.clock.advance(interval / 1000 if isinstance(interval, int) else 1)
+        raise AssertionError(f"the task does not end: {state!r} after {MAX_POLLS} polls")
+
+    def _respond(self, wire: Wire) -> None:
+        """Let the server ask on the stream of a request, and answer its earlier questions."""
+        open_questions = [question for question in wire.answers.open.values() if _task_of(question) == self.task_id]
+        wire.result("tasks/get", {"taskId": self.task_id})
+        for unanswered in map(wire.respond, open_questions):
+            if unanswered is not None:
+                raise unanswered
+
+    def _response(self, answers: Answers, key: str, question: JsonObject) -> JsonObject | None:
+        try:
+            return answers.result(question, key)
+        except Unanswered as unanswered:
+            if unanswered.wrong:
+                raise
+            return None
+
+    def _update(self, responses: Mapping[str, JsonObject | None]) -> None:
+        inputs: dict[str, Json] = {key: response for key, response in responses.items() if response is not None}
+        self.client.wire.result("tasks/update", {"taskId": self.task_id, "inputResponses": inputs})
+
+    def _end(self, task: JsonObject) -> JsonObject | JsonRpcError:
+        """Return the result of an ended task, or its error."""
+        if self.client.era == "2025":
+            try:
+                return self.client.wire.result("tasks/result", {"taskId": self.task_id})
+            except JsonRpcError as error:
+                return error
+        error_or_result = cast("dict[str, Any]", task.get("error", task.get("result")))
+        return JsonRpcError(error_or_result, 200) if "error" in task else error_or_result
+
+
+def _task_of(question: JsonObject) -> object:
+    params = cast("dict[str, Any]", question.get("params", {}))
+    return params.get("_meta", {}).get(RELATED_TASK_KEY, {}).get("taskId")

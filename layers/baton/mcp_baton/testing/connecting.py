@@ -13,12 +13,12 @@ from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from mcp_baton.testing.answers import Answers
 from mcp_baton.testing.client import Client
-from mcp_baton.testing.controls import Stage
 from mcp_baton.testing.function import Clock, Function, Invocations
 from mcp_baton.testing.mcp_client import ERA_REVISIONS, Era
 from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.script import Script
 from mcp_baton.testing.store import TABLE, Store
+from mcp_baton.testing.wire import Stage
 from mcp_baton.testing.workers import WORKERS, Events, Worker, Workers
 from mcp_baton.transport.adapter import SWEEP_EVENT
 from mcp_baton.workflow.steps.question import Question

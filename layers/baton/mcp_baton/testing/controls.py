@@ -7,35 +7,12 @@ from typing import Self
 
 from mcp_baton import Server, ToolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.testing.answers import Answers
-from mcp_baton.testing.function import Clock, Function, Invocations, Kill
+from mcp_baton.testing.function import Clock, Kill
 from mcp_baton.testing.mcp_client import Era
-from mcp_baton.testing.overrides import Overrides
-from mcp_baton.testing.script import FixedResult, Script
+from mcp_baton.testing.script import FixedResult
 from mcp_baton.testing.store import Store
-from mcp_baton.testing.wire import Wire
-from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """The parts that the clients of one `connect` share.
-
-    `workflow_of_task` has the workflow of each task that a client has started, by task id.
-    """
-
-    server: Server
-    function: Function
-    worker: Worker
-    invocations: Invocations
-    store: Store
-    clock: Clock
-    script: Script
-    answers: Answers
-    workflow_of_task: dict[str, str]
-    overrides: Overrides
-    sweep: Callable[[], None]
-    deploy: Callable[[Server], "Stage"]
+from mcp_baton.testing.wire import Stage, Wire
+from mcp_baton.testing.workers import WaitingEvent, WorkerRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +43,7 @@ class Controls:
     @property
     def wire(self) -> Wire:
         """The connection of this client to the function."""
-        stage, after = self.stage, self.stage.worker.process_due
-        return Wire(stage.function, stage.server, stage.answers, self.owner, self.era, self.claims, after)
+        return Wire(self.stage, self.owner, self.era, self.claims, self.stage.answers)
 
     @property
     def clock(self) -> Clock:

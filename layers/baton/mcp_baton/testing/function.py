@@ -126,9 +126,6 @@ class Invocations:
         self._kill: Kill | None = None
         self._running: list[Invocation] = []
 
-    def now_ms(self) -> int:
-        return self._clock.now_ms()
-
     def remaining_s(self, seconds: float) -> None:
         self._limit_s, self._limit_set_at_s = seconds, self._clock.monotonic_s()
 
@@ -191,10 +188,6 @@ class Function:
         self._timeout_s = timeout_s
         self._invocations = invocations
         self._handler = make()
-
-    def now_ms(self) -> int:
-        """Return the time, epoch milliseconds."""
-        return self._invocations.now_ms()
 
     def invoke(
         self, event: Any, opener: StreamOpener | None, *, is_repeat: bool = False

@@ -3,7 +3,7 @@ HTTP and over a handler in this process."""
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final, Literal, cast
 
@@ -122,6 +122,17 @@ class McpClient(ABC):
                 break
         read = f"{MAX_PAGES:,} pages or {MAX_ENTRIES:,} entries were read"
         raise EndlessAnswer(f"the list of {method} does not end: {read}")
+
+
+def all_approvals(page_of: Callable[[dict[str, str]], dict[str, Any]], state: str) -> list[dict[str, Any]]:
+    """Return the approvals in a state. `page_of` sends `GET /approvals` with a query, and returns the answer."""
+    approvals, query = list[dict[str, Any]](), {"state": state}
+    while True:
+        page = page_of(query)
+        approvals += page["approvals"]
+        if "nextCursor" not in page:
+            return approvals
+        query = {"state": state, "cursor": page["nextCursor"]}
 
 
 def result_in(response: JsonObject, status: int) -> dict[str, Any]:

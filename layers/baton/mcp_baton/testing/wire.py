@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
 from typing import Any, override
@@ -21,8 +21,13 @@ from mcp_baton.protocol.envelope import (
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.testing.answers import Answers, Unanswered
-from mcp_baton.testing.function import Function, Invocation
+from mcp_baton.testing.function import Clock, Function, Invocation, Invocations
 from mcp_baton.testing.mcp_client import ERA_REVISIONS, Era, EventReader, McpClient
+from mcp_baton.testing.overrides import Overrides
+from mcp_baton.testing.script import Script
+from mcp_baton.testing.store import Store
+from mcp_baton.testing.workers import Worker
+from mcp_baton.transport.exchange import StreamOpener
 
 OWNER_HEADER = "Baton-Testing-Owner"
 """Its value becomes the claim `sub`, which an authorizer would set."""
@@ -34,27 +39,42 @@ OK_STATUS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Wire(McpClient):
-    """The connection of one client to the function. `can_ask` is whether the server may ask on the stream of a request.
-    With `lenient`, questions without an answer stay open instead of raising `Unanswered`."""
+class Stage:
+    """The parts that the clients of one `connect` share.
 
-    function: Function
+    `workflow_of_task` has the workflow of each task that a client has started, by task id.
+    """
+
     server: Server
+    function: Function
+    worker: Worker
+    invocations: Invocations
+    store: Store
+    clock: Clock
+    script: Script
     answers: Answers
+    workflow_of_task: dict[str, str]
+    overrides: Overrides
+    sweep: Callable[[], None]
+    deploy: Callable[[Server], "Stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire(McpClient):
+    """The connection of one client to the function.
+
+    `can_ask` is whether the server may ask on the stream of a request. With `lenient`, questions without an answer stay
+    open instead of raising `Unanswered`. `invocations` has those of its requests.
+    """
+
+    stage: Stage
     owner: str | None
     era: Era
-    claims: Mapping[str, Json] = field(default_factory=dict)
-    after: Callable[[], None] = lambda: None
+    claims: Mapping[str, Json]
+    answers: Answers
     can_ask: bool = True
     lenient: bool = False
     invocations: list[Invocation] = field(default_factory=list)
-
-    def with_answers(self, answers: Answers | None = None, *, can_ask: bool = True, lenient: bool = False) -> "Wire":
-        return replace(self, answers=answers or self.answers, can_ask=can_ask, lenient=lenient)
-
-    def request(self, method: str, params: JsonObject, meta: JsonObject) -> tuple[JsonObject, Invocation]:
-        """Send a request and answer the server's questions. Return the result and the invocation."""
-        return self.result(method, params, meta), self.invocations[-1]
 
     @property
     @override
@@ -64,7 +84,8 @@ class Wire(McpClient):
 
     @override
     def input_schema(self, tool: str) -> JsonObject:
-        return self.server.tools[tool].input_schema if tool in self.server.tools else {}
+        tools = self.stage.server.tools
+        return tools[tool].input_schema if tool in tools else {}
 
     @override
     def answer(self, question: JsonObject, key: str) -> JsonObject:
@@ -84,9 +105,7 @@ class Wire(McpClient):
                 unanswered.append(self.respond(received))
 
         opener = Stream(receive).open if self.era == "2025" and self.can_ask and self.answers.can_answer else None
-        response, invocation = self.function.invoke(self.event(message, headers), opener, is_repeat=is_repeat)
-        self.invocations.append(invocation)
-        self.after()
+        response = self._invoke(self.event(message, headers), opener, is_repeat=is_repeat)
         if (first := next(filter(None, unanswered), None)) is not None:
             raise first
         return response_in(messages or messages_in(response)), response.get("statusCode", OK_STATUS)
@@ -105,9 +124,16 @@ class Wire(McpClient):
             unanswered = error
             message["error"] = {"code": -1, "message": str(error)}
         self.answers.open.pop(str(question["id"]), None)
-        self.function.invoke(self.event(message, {}), None)
-        self.after()
+        self._invoke(self.event(message, {}))
         return unanswered
+
+    def _invoke(
+        self, event: Mapping[str, Any], opener: StreamOpener | None = None, *, is_repeat: bool = False
+    ) -> dict[str, Any]:
+        response, invocation = self.stage.function.invoke(event, opener, is_repeat=is_repeat)
+        self.invocations.append(invocation)
+        self.stage.worker.process_due()
+        return response
 
     def http(
         self, method: str, target: str, body: Json = None, headers: Mapping[str, str] = MappingProxyType({})
@@ -116,9 +142,7 @@ class Wire(McpClient):
         server refuses it."""
         content = b"" if method == "GET" else dumps(body).encode()
         sent_headers = {"Content-Type": "application/json", **headers}
-        event = self._request(method, target, sent_headers, content, f"test-{next(_http_ids)}")
-        response, _ = self.function.invoke(event, None)
-        self.after()
+        response = self._invoke(self._request(method, target, sent_headers, content, f"test-{next(_http_ids)}"))
         reply: dict[str, Any] = json.loads(response["body"])
         if response["statusCode"] != OK_STATUS:
             raise BatonError(f"{method} {target}: HTTP {response['statusCode']}: {reply['error']}")
@@ -138,7 +162,7 @@ class Wire(McpClient):
     ) -> dict[str, Any]:
         all_headers = [*headers.items(), *([] if self.owner is None else [(OWNER_HEADER, self.owner)])]
         names: Any = {"request_id": request_id, "owner_header": OWNER_HEADER}
-        event = proxy_event(method, target, all_headers, body, at_ms=self.function.now_ms(), **names)
+        event = proxy_event(method, target, all_headers, body, at_ms=self.stage.clock.now_ms(), **names)
         if self.claims:
             context = event["requestContext"]
             owner_claims = context.get("authorizer", {}).get("claims", {})
