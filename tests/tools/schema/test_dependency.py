@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_baton import Context, Depends, RegistrationError, Server
-from mcp_baton.tools.schema.dependency import Dependency
-from mcp_baton.tools.schema.signature import read_provider
+from mcp_baton.tools.schema.dependency import Dependency, read_provider
 
 
 def plain() -> int:

@@ -10,8 +10,8 @@ from mcp_baton.exceptions import RegistrationError
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.running import dependencies
-from mcp_baton.tools.schema.dependency import Dependency, Factory
-from mcp_baton.tools.schema.signature import Provider, Signature, factory_name, read_provider
+from mcp_baton.tools.schema.dependency import Dependency, Factory, Provider, factory_name, read_provider
+from mcp_baton.tools.schema.signature import Signature
 from mcp_baton.tools.tool import Tool
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 from mcp_baton.tools.schema.defaults import changeable, defaults_of
-from mcp_baton.tools.schema.signature import NO_ANNOTATION, Signature, injected_parameters, is_async, read_dependencies
+from mcp_baton.tools.schema.dependency import injected_parameters, read_dependencies
+from mcp_baton.tools.schema.signature import NO_ANNOTATION, Signature, is_async
 
 type Completer = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
 """A `def` or `async def`. Takes the text so far and optionally the known arguments; returns suggestions, best first."""

@@ -20,7 +20,7 @@ from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.param_headers import Header, mirrored
 from mcp_baton.tools.published_schema import optional_parameter, published
 from mcp_baton.tools.schema.plain import to_json
-from mcp_baton.tools.schema.schema import InputSchema, OutputSchema, tool_error
+from mcp_baton.tools.schema.schema import InputSchema, OutputSchema
 from mcp_baton.tools.schema.signature import (
     NO_ANNOTATION,
     Signature,
@@ -28,6 +28,7 @@ from mcp_baton.tools.schema.signature import (
     read_signature,
     return_error,
     shown_type,
+    tool_error,
     type_without_schema,
 )
 from mcp_baton.tools.templates import as_text

@@ -10,8 +10,15 @@ from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.schema.plain import plain_type
 from mcp_baton.tools.schema.prompt_arguments import default_error
-from mcp_baton.tools.schema.schema import UnsupportedType, parameter_error_in, tool_error, unsupported_type
-from mcp_baton.tools.schema.signature import answer_cause, argument_cause, type_without_schema
+from mcp_baton.tools.schema.signature import (
+    UnsupportedType,
+    answer_cause,
+    argument_cause,
+    parameter_error_in,
+    tool_error,
+    type_without_schema,
+    unsupported_type,
+)
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.checking import errors_in, not_json, resolved
 from mcp_baton.workflow.definition import Workflow

@@ -23,7 +23,8 @@ from msgspec import Struct, structs
 from mcp_baton.exceptions import Abandoned, ToolError
 from mcp_baton.tools.context import CallState, Context
 from mcp_baton.tools.running.tool_threads import ABANDONED, MAX_ABANDONED, ToolThread, run_in_thread
-from mcp_baton.tools.schema.signature import Provider, Signature, factory_name
+from mcp_baton.tools.schema.dependency import Provider, factory_name
+from mcp_baton.tools.schema.signature import Signature
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

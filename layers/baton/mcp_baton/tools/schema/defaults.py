@@ -49,8 +49,12 @@ def changeable(defaults: Mapping[str, Any], subject: str) -> dict[str, Any]:
 
 def defaults_of(function: Callable[..., object]) -> dict[str, Any]:
     """Return the defaults of a function's parameters."""
+    parameters = parameters_of(function).items()
+    return {name: item.default for name, item in parameters if item.default is not item.empty}
+
+
+def parameters_of(function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
     try:
-        parameters = inspect.signature(function).parameters
+        return inspect.signature(function).parameters
     except ValueError:  # some built-in types have no signature
         return {}
-    return {name: item.default for name, item in parameters.items() if item.default is not item.empty}

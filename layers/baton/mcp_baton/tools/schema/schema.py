@@ -4,15 +4,11 @@ Importing pydantic takes most of a cold start. So the module `plain` handles pla
 strings, lists, maps, `T | None` and dataclasses of such), and pydantic handles all others.
 """
 
-import typing
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
-
-from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.keys import canonical_text
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS, InvalidField, Mismatch
@@ -39,10 +35,6 @@ from mcp_baton.tools.schema.signature import (
     NO_ANNOTATION,
     Signature,
     by_first_name,
-    first_line,
-    parameter_error,
-    return_error,
-    type_without_schema,
 )
 
 if TYPE_CHECKING:
@@ -364,62 +356,6 @@ def schema_generator(*, own_aliases: bool = False) -> Any:
             return False
 
     return Untitled
-
-
-type Purpose = Literal["validation", "serialization", "conversion"]
-"""The use of a type: for input, for output, or for conversion, which needs no JSON Schema."""
-
-
-class UnsupportedType(Struct, frozen=True):
-    """A type that has no schema."""
-
-    part: object
-    cause: str | None
-
-
-def tool_error(subject: str, signature: Signature, error: Exception, *, has_output: bool) -> RegistrationError:
-    """Return the error for a tool without a schema. It names the parameter or the return type."""
-    invalid_parameter = parameter_error_in(subject, signature, "validation")
-    if invalid_parameter is not None:
-        return invalid_parameter
-    unsupported = unsupported_type(signature.returns, "serialization") if has_output else None
-    if unsupported is not None:
-        return return_error(subject, unsupported.part, unsupported.cause)
-    return RegistrationError(f"{subject}: its schema cannot be created: {first_line(error)}; use simpler types")
-
-
-def parameter_error_in(subject: str, signature: Signature, purpose: Purpose) -> RegistrationError | None:
-    for parameter in signature.parameters:
-        unsupported = unsupported_type(parameter.value_type, purpose)
-        if unsupported is not None:
-            return parameter_error(subject, parameter.name, unsupported.part, unsupported.cause)
-    return None
-
-
-def unsupported_type(annotation: Any, purpose: Purpose) -> UnsupportedType | None:
-    """Return why a type has no schema; `None` if it has one."""
-    from pydantic import TypeAdapter
-
-    try:
-        adapter = TypeAdapter(annotation)
-        if purpose != "conversion":
-            adapter.json_schema(mode=purpose)
-    except Exception as error:  # noqa: BLE001 - code of the author's type may raise anything
-        part = type_without_schema(annotation) or _unsupported_field(annotation)
-        return UnsupportedType(annotation, first_line(error)) if part is None else UnsupportedType(part, None)
-    return None
-
-
-def _unsupported_field(annotation: Any) -> type | None:
-    import dataclasses
-
-    if not isinstance(annotation, type) or not dataclasses.is_dataclass(annotation):
-        return None
-    try:
-        hints = typing.get_type_hints(annotation)
-    except (NameError, TypeError):
-        return None
-    return next((part for kind in hints.values() if (part := type_without_schema(kind)) is not None), None)
 
 
 def _is_equal_default(default: Any, value: Json) -> bool:
