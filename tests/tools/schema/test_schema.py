@@ -19,10 +19,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mcp_baton import Context, RegistrationError
 from mcp_baton.exceptions import WrongResult
-from mcp_baton.protocol.json import MAX_LEVELS
+from mcp_baton.protocol.json import MAX_LEVELS, to_json
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.outcomes import Mismatch
-from mcp_baton.tools.schema.plain import to_json
 from mcp_baton.tools.schema.schema import InvalidArguments
 from mcp_baton.tools.tool import Tool
 

@@ -1,8 +1,9 @@
-"""JSON values: their type, and how Baton reads and writes them."""
+"""JSON values: their type, and how Baton reads and writes them, and makes them of values of Python."""
 
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 type Json = str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None
 type JsonObject = Mapping[str, Json]
@@ -121,3 +122,39 @@ def is_deeper_than(value: Json, levels: int) -> bool:
         children = (child for item in layer for child in (item.values() if isinstance(item, dict) else item))
         layer = [child for child in children if isinstance(child, dict | list)]
     return bool(layer)
+
+
+SMALL_BITS = 64
+"""Integers up to this size are short as JSON."""
+
+
+def to_json(value: object) -> Json:
+    """Convert any Python value to JSON; `NaN` and infinities become `null`. Raises `ValueError`."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool or (kind is int and cast("int", value).bit_length() <= SMALL_BITS):
+        return cast("Json", value)
+    try:
+        text = _encode_any(value)
+        result: Json = _LENIENT.raw_decode(text)[0]
+    except Exception as error:
+        # Code of the value, such as a generator or a serializer, may raise anything.
+        raise ValueError(f"the value is not JSON: {error}") from error
+    if text_is_deeper_than(text, MAX_LEVELS, lambda: result):
+        raise ValueError(f"the value is nested deeper than {MAX_LEVELS} levels")
+    return result
+
+
+def _dump_special(value: Any) -> object:
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    config = getattr(value, "model_config", None) or getattr(value, "__pydantic_config__", None)
+    try:
+        if isinstance(config, dict) and "serialize_by_alias" in config:
+            return value.__pydantic_serializer__.to_python(value, mode="json")
+        return to_jsonable_python(value)
+    except PydanticSerializationError as error:
+        raise TypeError(str(error)) from error
+
+
+_encode_any = json.JSONEncoder(default=_dump_special).encode
+_LENIENT = json.JSONDecoder(parse_constant=lambda _: None)

@@ -1,17 +1,20 @@
 """`Approval`: a call that a person must approve before it runs (docs/approvals.md)."""
 
+import inspect
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 from msgspec import Struct, convert
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.hints import did_you_mean
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import APPROVAL_PREFIX
 from mcp_baton.tools.quoting import one_line, quoted_error
+from mcp_baton.tools.schema.signature import Signature, is_async
 from mcp_baton.tools.shortening import shortened
 from mcp_baton.tools.templates import fill, placeholders
 
@@ -156,3 +159,48 @@ def denied_call(variables: Mapping[str, Json], name: str) -> NotApproved | None:
     note = variables.get(f"{APPROVAL_PREFIX}{name}")
     denied = note.get("denied") if isinstance(note, Mapping) else None
     return None if denied is None else convert(denied, NotApproved)
+
+
+def check_approval(approval: object, subject: str, signature: Signature) -> None:
+    """Check the approval of a tool, or of a step that calls it.
+
+    Raises:
+        RegistrationError: the value is not an `Approval`, its message names something that is not a parameter of the
+            tool, or its `when` does not take the tool's arguments.
+    """
+    if not isinstance(approval, Approval):
+        raise RegistrationError(f"{subject}: approval={approval!r} is not an Approval; write Approval('refunds')")
+    names = frozenset(parameter.published_name for parameter in signature.parameters)
+    for unknown in approval.unknown_names(names):
+        hint = did_you_mean(unknown, sorted(names))
+        raise RegistrationError(
+            f"{subject}: the message of its approval has {{{unknown}}}, which is no parameter{hint}"
+        )
+    if approval.when is not None:
+        _check_when(approval.when, subject, [parameter.name for parameter in signature.parameters])
+
+
+def _check_when(when: Callable[..., object], subject: str, names: Sequence[str]) -> None:
+    """Check that the condition of an approval takes all arguments of the tool, by name."""
+    condition = f"{subject}: when of its approval"
+    if is_async(when):
+        raise RegistrationError(f"{condition} is asynchronous, so each call would need an approval; write def")
+    try:
+        parameters = inspect.signature(when).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    named = [item for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
+    by_position = [item for item in parameters if item.kind is item.POSITIONAL_ONLY]
+    for parameter in by_position:
+        raise RegistrationError(
+            f"{condition} takes {parameter.name!r} by position, and gets it by name; leave out the /"
+        )
+    for parameter in named:
+        if parameter.default is parameter.empty and parameter.name not in names:
+            hint = did_you_mean(parameter.name, sorted(names))
+            raise RegistrationError(f"{condition} needs {parameter.name!r}, which is no argument of the tool{hint}")
+    if not takes_all and (missing := sorted(set(names) - {parameter.name for parameter in named})):
+        first = next((parameter.name for parameter in named), names[0])
+        remedy = f"it gets all arguments by name: write lambda {first}, **_: …"
+        raise RegistrationError(f"{condition} does not take {', '.join(map(repr, missing))}; {remedy}")

@@ -1,12 +1,15 @@
 """Content that tools and prompts can return besides text and JSON, and content of resources (MCP server/tools)."""
 
 import binascii
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+import types
+import typing
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
 
 from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.tools.templates import as_text
 from mcp_baton.tools.uris import encoded
 
 type Annotations = Mapping[str, Json]
@@ -207,3 +210,39 @@ class ResourceContent(Struct, frozen=True):
         if isinstance(self.content, str):
             return {**result, "text": self.content}
         return {**result, "blob": base64_of(self.content)}
+
+
+_LISTS = (Any, object, list, tuple, Sequence, Iterable, Collection)
+
+
+def explicit_content(value: object) -> ToolResult | None:
+    """Convert content, or a list with content in it, to a `ToolResult`; `None` for other values."""
+    if isinstance(value, ToolResult):
+        return value
+    if isinstance(value, CONTENT_TYPES):
+        return ToolResult([value])
+    if isinstance(value, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in value):
+        return ToolResult([item if isinstance(item, CONTENT_TYPES) else as_text(item) for item in value])
+    return None
+
+
+def may_be_content(annotation: Any) -> bool:
+    """Whether values of a return type may be content, which has no structured content. Any list may be."""
+    annotation = getattr(annotation, "__value__", annotation)
+    if mentions_content(annotation):
+        return True
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return any(may_be_content(part) for part in parts)
+    if origin is typing.Annotated:
+        return may_be_content(parts[0])
+    # `tuple[()]` has an origin and no parts. It is always empty.
+    is_open = annotation in _LISTS or (origin in _LISTS and bool(parts))
+    return is_open and all(part in (Any, object, ...) for part in parts)
+
+
+def mentions_content(annotation: object) -> bool:
+    """Whether a return type contains content, which has no output schema."""
+    if annotation in (*CONTENT_TYPES, ToolResult):
+        return True
+    return any(mentions_content(part) for part in getattr(annotation, "__args__", ()))

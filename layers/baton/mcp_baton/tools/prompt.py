@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, to_json
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.content import CONTENT_TYPES, Message
 from mcp_baton.tools.labels import Labels
-from mcp_baton.tools.schema.plain import to_json
 from mcp_baton.tools.schema.schema import InputSchema
 from mcp_baton.tools.schema.signature import read_signature
 

@@ -17,11 +17,10 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.json import Json, dumps, to_json
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.outcomes import Failed, Mismatch, ResourceUnavailable
-from mcp_baton.tools.schema.plain import to_json
 from mcp_baton.tools.schema.schema import InputSchema, explain
 from mcp_baton.tools.schema.signature import read_signature
 from mcp_baton.tools.uris import canonical, encoded, escaped, folded, key, other_forms

@@ -1,9 +1,7 @@
 """Tools: their definitions and results, and the options `task`, `idempotent` and `task_start` (docs/background.md)."""
 
 import inspect
-import types
-import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -11,20 +9,18 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError, WrongResult
 from mcp_baton.hints import allowed_name, did_you_mean, source_location
-from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tools.approval import Approval
+from mcp_baton.protocol.json import Json, JsonObject, to_json
+from mcp_baton.tools.approval import Approval, check_approval
 from mcp_baton.tools.arguments import NAME, TASK_ID, is_portable_name
-from mcp_baton.tools.content import CONTENT_TYPES, ToolResult
+from mcp_baton.tools.content import explicit_content, may_be_content, mentions_content
 from mcp_baton.tools.labels import AllLabels, Labels
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.param_headers import Header, mirrored
 from mcp_baton.tools.published_schema import optional_parameter, published
-from mcp_baton.tools.schema.plain import to_json
 from mcp_baton.tools.schema.schema import InputSchema, OutputSchema
 from mcp_baton.tools.schema.signature import (
     NO_ANNOTATION,
     Signature,
-    is_async,
     read_signature,
     return_error,
     shown_type,
@@ -88,7 +84,6 @@ def task_support(options: dict[str, Any], subject: str) -> TaskSupport:
 
 
 _SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
-_LISTS = (Any, object, list, tuple, Sequence, Iterable, Collection)
 
 
 class Tool:
@@ -126,7 +121,10 @@ class Tool:
                 raise RegistrationError(f"tool {name!r}: the parameter {parameter!r}: a parameter's name is {NAME}")
         self.input = InputSchema(name, self.signature)
         if approval is not None:
-            check_approval(approval, f"tool {name!r}", self.signature, tasks)
+            check_approval(approval, f"tool {name!r}", self.signature)
+            if tasks.explicit:
+                cause = "a tool with an approval cannot have task_start='explicit'; leave it out"
+                raise RegistrationError(f"tool {name!r}: {cause}")
         returns = self.signature.returns
         has_no_schema = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
         self.output = None if has_no_schema else OutputSchema(name, returns)
@@ -240,86 +238,6 @@ NO_VALUE_TEXT: Final = "Done."
 
 def _text(value: Json, otherwise: str) -> list[Json]:
     return [{"type": "text", "text": otherwise if value is None else as_text(value)}]
-
-
-def check_approval(approval: object, subject: str, signature: Signature, tasks: TaskSupport = NEVER_A_TASK) -> None:
-    """Check the approval of a tool, or of a step that calls it.
-
-    Raises:
-        RegistrationError: the value is not an `Approval`, its message names something that is not a parameter of the
-            tool, or its `when` does not take the tool's arguments.
-    """
-    if not isinstance(approval, Approval):
-        raise RegistrationError(f"{subject}: approval={approval!r} is not an Approval; write Approval('refunds')")
-    names = frozenset(parameter.published_name for parameter in signature.parameters)
-    for unknown in approval.unknown_names(names):
-        hint = did_you_mean(unknown, sorted(names))
-        raise RegistrationError(
-            f"{subject}: the message of its approval has {{{unknown}}}, which is no parameter{hint}"
-        )
-    if approval.when is not None:
-        _check_when(approval.when, subject, [parameter.name for parameter in signature.parameters])
-    if tasks.explicit:
-        raise RegistrationError(f"{subject}: a tool with an approval cannot have task_start='explicit'; leave it out")
-
-
-def _check_when(when: Callable[..., object], subject: str, names: Sequence[str]) -> None:
-    """Check that the condition of an approval takes all arguments of the tool, by name."""
-    condition = f"{subject}: when of its approval"
-    if is_async(when):
-        raise RegistrationError(f"{condition} is asynchronous, so each call would need an approval; write def")
-    try:
-        parameters = inspect.signature(when).parameters.values()
-    except (TypeError, ValueError):  # a builtin without a signature
-        return
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    named = [item for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
-    by_position = [item for item in parameters if item.kind is item.POSITIONAL_ONLY]
-    for parameter in by_position:
-        raise RegistrationError(
-            f"{condition} takes {parameter.name!r} by position, and gets it by name; leave out the /"
-        )
-    for parameter in named:
-        if parameter.default is parameter.empty and parameter.name not in names:
-            hint = did_you_mean(parameter.name, sorted(names))
-            raise RegistrationError(f"{condition} needs {parameter.name!r}, which is no argument of the tool{hint}")
-    if not takes_all and (missing := sorted(set(names) - {parameter.name for parameter in named})):
-        first = next((parameter.name for parameter in named), names[0])
-        remedy = f"it gets all arguments by name: write lambda {first}, **_: …"
-        raise RegistrationError(f"{condition} does not take {', '.join(map(repr, missing))}; {remedy}")
-
-
-def explicit_content(value: object) -> ToolResult | None:
-    """Convert content, or a list with content in it, to a `ToolResult`; `None` for other values."""
-    if isinstance(value, ToolResult):
-        return value
-    if isinstance(value, CONTENT_TYPES):
-        return ToolResult([value])
-    if isinstance(value, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in value):
-        return ToolResult([item if isinstance(item, CONTENT_TYPES) else as_text(item) for item in value])
-    return None
-
-
-def may_be_content(annotation: Any) -> bool:
-    """Whether values of a return type may be content, which has no structured content. Any list may be."""
-    annotation = getattr(annotation, "__value__", annotation)
-    if mentions_content(annotation):
-        return True
-    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return any(may_be_content(part) for part in parts)
-    if origin is typing.Annotated:
-        return may_be_content(parts[0])
-    # `tuple[()]` has an origin and no parts. It is always empty.
-    is_open = annotation in _LISTS or (origin in _LISTS and bool(parts))
-    return is_open and all(part in (Any, object, ...) for part in parts)
-
-
-def mentions_content(annotation: object) -> bool:
-    """Whether a return type contains content, which has no output schema."""
-    if annotation in (*CONTENT_TYPES, ToolResult):
-        return True
-    return any(mentions_content(part) for part in getattr(annotation, "__args__", ()))
 
 
 def _is_marked(annotation: Any, visited: frozenset[int] = frozenset()) -> bool:

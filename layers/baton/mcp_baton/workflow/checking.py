@@ -8,9 +8,10 @@ from datetime import timedelta
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.hints import closest, did_you_mean
 from mcp_baton.protocol.json import dumps
+from mcp_baton.tools.approval import check_approval
 from mcp_baton.tools.arguments import NAME, TASK_ID, Argument, is_portable_name
 from mcp_baton.tools.templates import placeholders
-from mcp_baton.tools.tool import Tool, check_approval
+from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Workflow
 from mcp_baton.workflow.schema_paths import Schema
 from mcp_baton.workflow.secrets import contains_argument

@@ -7,21 +7,17 @@ converts all others, or explains the error.
 
 import dataclasses
 import inspect
-import json
 import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NoReturn, Protocol, cast
+from typing import Any, Literal, NoReturn, Protocol
 
 import msgspec
 
-from mcp_baton.protocol.json import MAX_LEVELS, Json, text_is_deeper_than
+from mcp_baton.protocol.json import Json
 from mcp_baton.tools.schema.signature import Parameter
 from mcp_baton.tools.templates import copy_json
-
-SMALL_BITS = 64
-"""Integers up to this size are short as JSON."""
 
 
 class NotPlain(Exception):
@@ -185,39 +181,6 @@ def is_plain_default(default: object) -> bool:
     if type(default) is float:
         return math.isfinite(default)
     return default is None or type(default) in (str, int, bool)
-
-
-def to_json(value: object) -> Json:
-    """Convert any Python value to JSON; `NaN` and infinities become `null`. Raises `ValueError`."""
-    kind = type(value)
-    if kind is str or value is None or kind is bool or (kind is int and cast("int", value).bit_length() <= SMALL_BITS):
-        return cast("Json", value)
-    try:
-        text = _encode(value)
-        result: Json = _DECODER.raw_decode(text)[0]
-    except Exception as error:
-        # Code of the value, such as a generator or a serializer, may raise anything.
-        raise ValueError(f"the value is not JSON: {error}") from error
-    if text_is_deeper_than(text, MAX_LEVELS, lambda: result):
-        raise ValueError(f"the value is nested deeper than {MAX_LEVELS} levels")
-    return result
-
-
-def _dump_special(value: object) -> object:
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
-
-    config = getattr(value, "model_config", None) or getattr(value, "__pydantic_config__", None)
-    try:
-        if isinstance(config, dict) and "serialize_by_alias" in config:
-            return cast("Any", value).__pydantic_serializer__.to_python(value, mode="json")
-        return to_jsonable_python(value)
-    except PydanticSerializationError as error:
-        raise TypeError(str(error)) from error
-
-
-# `json.dumps` and `json.loads` would create one of these for each call.
-_encode = json.JSONEncoder(default=_dump_special).encode
-_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 BARE_TYPES: tuple[tuple[Any, PlainType], ...] = (

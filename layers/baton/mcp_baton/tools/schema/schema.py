@@ -9,7 +9,7 @@ from copy import deepcopy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, to_json
 from mcp_baton.tasks.keys import canonical_text
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS, InvalidField, Mismatch
 from mcp_baton.tools.schema.defaults import is_changeable
@@ -22,7 +22,6 @@ from mcp_baton.tools.schema.plain import (
     plain_parameters,
     plain_type,
     plain_value_schema,
-    to_json,
 )
 from mcp_baton.tools.schema.sent_values import (
     NO_STATIC_DEFAULT,
