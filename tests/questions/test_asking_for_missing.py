@@ -273,8 +273,8 @@ def test_a_run_asks_only_if_its_last_write_was_made(
 ) -> None:
     start = WorkflowRun.start
 
-    def unsure(run: WorkflowRun) -> EndedRun:
-        return replace(start(run), stored=is_stored, persisted="unknown")
+    def unsure(run: WorkflowRun, *args: Any) -> EndedRun:
+        return replace(start(run, *args), stored=is_stored, persisted="unknown")
 
     monkeypatch.setattr(WorkflowRun, "start", unsure)
     assert ("inputRequests" in flow.send().result) is is_stored

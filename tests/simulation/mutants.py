@@ -46,7 +46,6 @@ from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
-from mcp_baton.workflow.run_input import RunInput, new_task
 from mcp_baton.workflow.services import Services
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.step import Step
@@ -70,7 +69,7 @@ _task_view, _run_meta, _pause_s = mcp_task.task_view, view.run_meta, RetryPolicy
 _suspend = waiting.suspend
 _outbox_entry, _not_written = items.outbox_entry, RunWriter._not_written  # noqa: SLF001
 _job_of, _has_task = creating.new_job, start_events._has_task  # noqa: SLF001
-_begin, _new_task, _answer_repeated = DynamoDBStartStore.begin, new_task, workflow_tools._answer_repeated  # noqa: SLF001
+_begin, _claimed, _answer_repeated = DynamoDBStartStore.begin, run_task._claimed, workflow_tools._answer_repeated  # noqa: SLF001
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -261,7 +260,7 @@ def _begin_any_lease(
     host: Host,
     store: TaskStore,
     task: TaskRecord,
-    _input: RunInput,
+    _start: Start | None,
     clock: Callable[[], float],
     *,
     unsure: bool = False,
@@ -269,8 +268,8 @@ def _begin_any_lease(
     return Lease(store, task, host.left_ms, clock, unsure=unsure)
 
 
-def _other_id(workflow: Workflow, run_input: RunInput, *args: Any) -> object:
-    return _new_task(workflow, structs.replace(run_input, start=None), *args)
+def _other_id(*args: Any) -> object:
+    return structs.replace(_claimed(*args), task_id=None)
 
 
 def _expires_early(
@@ -489,7 +488,7 @@ MUTANTS = (
         Mutant("any call replaces a start", without_condition(r"\(attribute_not_exists\(task")),
         patched("a start without a task does not wait", DynamoDBStartStore, begin=_ended_start),
         patched("a task that is created too late runs", run_task, begin_lease=_begin_any_lease, is_rare=True),
-        patched("a task has another id than its start", run_task, new_task=_other_id, seed=110),
+        patched("a task has another id than its start", run_task, _claimed=_other_id, seed=110),
         patched("slow calls are not repeated", repetitions, SLOW_REPLY_MS=10**9),
         patched("fast calls are repeated", repetitions, SLOW_REPLY_MS=0),
         patched("a named task is repeated", repetitions, _is_clients=lambda _task: False),

@@ -343,8 +343,8 @@ def test_a_task_is_named_and_its_results_are_linked_only_if_the_last_write_was_m
 ) -> None:
     start = WorkflowRun.start
 
-    def unsure(run: WorkflowRun) -> EndedRun:
-        return replace(start(run), stored=is_stored, persisted="unknown")
+    def unsure(run: WorkflowRun, *args: Any) -> EndedRun:
+        return replace(start(run, *args), stored=is_stored, persisted="unknown")
 
     monkeypatch.setattr(WorkflowRun, "start", unsure)
     server = Server("text", task_ids="text")

@@ -42,9 +42,9 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
-from mcp_baton.workflow.run_input import RunInput
-from mcp_baton.workflow.run_task import take_task
+from mcp_baton.workflow.run_task import new_task, take_task
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output
 from mcp_baton.workflow.step_run import UnreadResource
 from mcp_baton.workflow.steps.step import Step
@@ -81,7 +81,15 @@ THREE = workflow(
     ToolStep("c", tool="finish", arguments={"it": step_output("b", "from")}),
 )
 CHECKED = workflow(*(step.replace(checkpoint=step.name == "a") for step in THREE.steps))
-RUN_INPUT = RunInput({"id": "7"}, {"id": "7"}, OWNER)
+
+
+def known(definition: Workflow) -> KnownValues:
+    return KnownValues.before_run(definition, {"id": "7"}, {"id": "7"})
+
+
+def start(host: ScriptedHost, store: TaskStore, definition: Workflow, **options: Any) -> EndedRun:
+    values = known(definition)
+    return WorkflowRun(host, store, values, **options).start(new_task(values, OWNER))
 
 
 def fail(error: str) -> Behaviour:
@@ -124,7 +132,7 @@ def test_the_resources_of_a_blocked_step_are_fetched(
     definition = workflow(ToolStep("a", tool="make"), step)
     task = with_status(paused_task(store, host, definition), 0, producer, definition)
 
-    run = WorkflowRun(host, store, definition, RUN_INPUT).resume(task)
+    run = WorkflowRun(host, store, known(definition)).resume(task)
 
     assert isinstance(run.pause, reason)
     assert host.calls == []
@@ -153,7 +161,7 @@ def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
     uris = ["docs://1", "docs://2", "docs://3"]
     step = Fetch("a", uris) if tool is None else ToolStep("a", tool=tool, resources=uris)
 
-    run = WorkflowRun(host, store, workflow(step), RUN_INPUT).start()
+    run = start(host, store, workflow(step))
 
     assert isinstance(run.pause, StepFailed)
     assert (run.pause.step, run.pause.suggested_tool, run.pause.retryable) == ("a", tool or "", False)
@@ -172,7 +180,7 @@ OWN_OUTPUT = workflow(
 def test_a_resource_that_needs_the_tools_output_is_fetched_after_the_tool(store: DynamoDBStore) -> None:
     host = ScriptedHost(resources={"docs://1": "one", "docs://make": "made"})
 
-    run = WorkflowRun(host, store, OWN_OUTPUT, RUN_INPUT).start()
+    run = start(host, store, OWN_OUTPUT)
 
     assert host.log == [
         "announce 1/2 a",
@@ -197,7 +205,7 @@ def test_an_unreadable_resource_after_the_tool_does_not_fail_the_step(
 ) -> None:
     host = ScriptedHost({"make": give(output)}, resources={"docs://1": "one"})
 
-    run = WorkflowRun(host, store, OWN_OUTPUT, RUN_INPUT).start()
+    run = start(host, store, OWN_OUTPUT)
 
     assert (run.pause, run.traces[0].after) == (None, (unread,))
     assert stored_task(store, run).status is TaskStatus.COMPLETED
@@ -211,7 +219,7 @@ def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBStore) -> No
     task = paused_task(store, host, READ_FIRST)
     host.starts = 0
 
-    run = WorkflowRun(host, store, READ_FIRST, RUN_INPUT).resume(task)
+    run = WorkflowRun(host, store, known(READ_FIRST)).resume(task)
 
     assert run.pause == DeadlineExceeded("b", "change")
     assert host.log == []
@@ -224,9 +232,7 @@ def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBStore
     host = ScriptedHost()
     recording = RecordingStore(store, host, {2: StoreUnavailable("down")})
 
-    run = WorkflowRun(
-        host, recording, workflow(ToolStep("a", tool="make", checkpoint=True), ToolStep("b", tool="b")), RUN_INPUT
-    ).start()
+    run = start(host, recording, workflow(ToolStep("a", tool="make", checkpoint=True), ToolStep("b", tool="b")))
 
     assert (run.persisted, stored_task(store, run).status) == (True, TaskStatus.COMPLETED)
     assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"]]
@@ -254,7 +260,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
         ToolStep("c", tool="finish"),
     )
 
-    run = WorkflowRun(host, recording, steps, RUN_INPUT).start()
+    run = start(host, recording, steps)
 
     task = stored_task(store, run)
     assert (run.persisted, run.stored, run.over, task.status) == (persisted, True, None, TaskStatus.COMPLETED)
@@ -280,7 +286,7 @@ def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
         return structs.replace(write(task, batch), **changes)
 
     monkeypatch.setattr(recording, "write", write_late)
-    run = WorkflowRun(host, recording, CHECKED, RUN_INPUT).start()
+    run = start(host, recording, CHECKED)
 
     assert (run.over, run.persisted) == (stop, True)
     assert verbs(host) == ["create", "call", "write"]
@@ -305,7 +311,7 @@ def test_results_of_a_checkpoint_are_written_once(store: DynamoDBStore) -> None:
     recording = RecordingStore(store, host)
     steps = workflow(ToolStep("a", tool="set", checkpoint=True), ToolStep("b", tool="meanwhile"))
 
-    run = WorkflowRun(host, recording, steps, RUN_INPUT).start()
+    run = start(host, recording, steps)
 
     assert run.persisted
     assert stored_task(store, run).variables["color"] == "blue"
@@ -333,7 +339,7 @@ def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
         original = host.read
         monkeypatch.setattr(host, "read", lambda uri: original(uri) if uri == "docs://x" else raise_error())
 
-    run = WorkflowRun(host, store, steps, RUN_INPUT).start()
+    run = start(host, store, steps)
 
     task = stored_task(store, run)
     assert isinstance(run.pause, StepFailed)
@@ -344,7 +350,7 @@ def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
 
 def paused_task(store: DynamoDBStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
     """Return a paused task that a resume has claimed."""
-    run = WorkflowRun(host, store, definition, RUN_INPUT).start()
+    run = start(host, store, definition)
     assert run.pause
     assert run.task
     claimed_task = take_task(host, store, definition, OWNER, run.task.task_id)
@@ -371,7 +377,7 @@ def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Wo
 def test_a_run_that_has_ended_does_not_renew_its_claim(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
     host = ScriptedHost()
     recording = RecordingStore(store, host)
-    WorkflowRun(host, recording, THREE, RUN_INPUT).start()
+    start(host, recording, THREE)
     request_count = recording.requests
     monkeypatch.setattr(recording, "now_ms", lambda: store.now_ms() + LEASE_MS)
     assert host.pulse() == RENEW_MS / 1000
@@ -408,9 +414,7 @@ def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
     host = ScriptedHost({"make": clock.passing(LEASE_MS / 1000 - 4)})
     monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: store.now_ms() + round(clock() * 1000))
 
-    run = WorkflowRun(
-        host, RecordingStore(store, host, {2: StoreUnavailable("down")}), THREE, RUN_INPUT, clock=clock
-    ).start()
+    run = start(host, RecordingStore(store, host, {2: StoreUnavailable("down")}), THREE, clock=clock)
 
     assert verbs(host) == ["create", "call", "renew", "write"]
     assert (run.pause, run.persisted) == (DeadlineExceeded("b", "change"), True)

@@ -15,7 +15,8 @@ from mcp_baton.settings import Settings
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.testing.store import TABLE
-from mcp_baton.workflow.run_input import RunInput, new_task
+from mcp_baton.workflow.resolve import KnownValues
+from mcp_baton.workflow.run_task import new_task
 from mcp_baton.workflow.sources import StepOutput
 from mcp_baton.workflow.steps.step import Step
 from tests.memory_dynamodb import memory_database
@@ -110,7 +111,7 @@ def server_with(workflow: Workflow | None) -> Server:
 def store_task(
     store: DynamoDBStore, workflow: Workflow, values: Mapping[str, str], statuses: list[StepStatus]
 ) -> TaskRecord:
-    task = new_task(workflow, RunInput(values, values, OWNER), OWNER, None)
+    task = new_task(KnownValues.before_run(workflow, values, values), OWNER)
     progress: Any = workflow.progress(statuses)
     results = {
         f"{RESULT_PREFIX}{step.name}": 1

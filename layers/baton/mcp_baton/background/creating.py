@@ -51,8 +51,7 @@ from mcp_baton.workflow.lease import lasts
 from mcp_baton.workflow.refusals import WrongWorkflow, unreadable
 from mcp_baton.workflow.repetitions import REPEATS_KEY, Starter
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.run_input import RunInput, new_task
-from mcp_baton.workflow.runs import new_input, resumed_input
+from mcp_baton.workflow.runs import new_run, resumed_values
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 if TYPE_CHECKING:
@@ -268,11 +267,11 @@ def start_workflow(
         return _dispatch_and_reply(request, _create(request, tool, arguments, task_id, resumes=True))
     ttl_ms, store = _ttl_ms(request), _store(request)
     workflow_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
-    run_input = new_input(request, tool.workflow, arguments, workflow_ttl_ms)
+    _, task = new_run(request, tool.workflow, arguments, workflow_ttl_ms)
     with _protocol_errors(request):
         start = starter.begin() if starter else None
         try:
-            job = create_workflow_job(request, store, tool, run_input, arguments, ttl_ms, start)
+            job = create_workflow_job(request, store, tool, task, arguments, ttl_ms, start)
         except StoreError as error:
             if starter and start and not isinstance(error, OutcomeUnknown):
                 starter.forget(start)
@@ -284,18 +283,21 @@ def create_workflow_job(
     execution: Execution,
     store: TaskStore,
     tool: WorkflowTool,
-    run_input: RunInput,
+    task: NewTask,
     arguments: JsonObject,
     ttl_ms: int | None,
     start: "Start | None",
 ) -> TaskRecord:
     """Create the task of a workflow, and then the task of the call that runs it in the background.
 
+    Args:
+        task: The task of the workflow, to be created.
+
     Raises:
         StoreError: as `TaskStore.create`. Nothing runs, except after `OutcomeUnknown`.
     """
     try:
-        workflow_task = store.create(new_task(tool.workflow, run_input, execution.owner or "", None))
+        workflow_task = store.create(task)
     except OutcomeUnknown as error:
         # No job names the task, so nothing runs in any case.
         if error.current is not None:
@@ -338,7 +340,7 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
             raise TaskFinished(task)
         if task.claim is not None and task.claim.holds_at(request.now_ms()):
             raise TaskHeld(task.claim.until_ms, task)
-        resumed_input(workflow, task, arguments)
+        resumed_values(workflow, task, arguments)
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise
     except StoreError as error:

@@ -23,7 +23,7 @@ from mcp_baton.workflow.dispatching import dispatch
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.lease import lease_end
 from mcp_baton.workflow.refusals import InvalidToolArguments
-from mcp_baton.workflow.runs import new_input
+from mcp_baton.workflow.runs import new_run
 from mcp_baton.workflow.services import Services
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
@@ -76,7 +76,7 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
     tool, execution, store = _target(services, request, exchange)
     try:
         arguments = tool.first_arguments(request.arguments)
-        run_input = new_input(execution, tool.workflow, arguments)
+        _, task = new_run(execution, tool.workflow, arguments)
     except ArgumentRefused as error:
         raise EventError(f"`{START}.arguments`: {error.problem}") from error
     except InvalidToolArguments as error:
@@ -100,7 +100,7 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
             return {"id": request.id, "taskId": found.task_id, "outcome": "repeated"}
         earlier = found
     try:
-        job = create_workflow_job(execution, store, tool, run_input, arguments, None, start)
+        job = create_workflow_job(execution, store, tool, task, arguments, None, start)
     except StoreError as error:
         if not isinstance(error, OutcomeUnknown):
             store.starts.forget(key, start)

@@ -14,7 +14,7 @@ from mcp_baton.tasks.record import TaskRecord, statuses_of
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.refusals import DefinitionChanged
-from mcp_baton.workflow.runs import resumed_input
+from mcp_baton.workflow.runs import resumed_values
 from mcp_baton.workflow.server_view import ServerView
 
 WOULD_CONTINUE, WOULD_BE_REFUSED = "continue", "would be refused"
@@ -100,7 +100,7 @@ def why_refused(server: ServerView, task: TaskRecord) -> str | None:
     if workflow is None:
         return "its workflow is gone"
     try:
-        resumed_input(workflow, task, {}, assumes_secrets=True)
+        resumed_values(workflow, task, {}, assumes_secrets=True)
     except StoreUnavailable:
         raise
     except DefinitionChanged as error:

@@ -37,7 +37,7 @@ class EndedRun(Struct, frozen=True):
         repeated: The steps of this run that an interrupted earlier run may have run, too.
         open_repeats: The open steps that an interrupted earlier run may have run.
         unrecorded: The steps of this run that are not recorded, or may not be recorded.
-        ignored: As in `RunInput`.
+        ignored: The arguments of a resume that do not replace the stored ones, and empty answers.
     """
 
     known: KnownValues

@@ -285,8 +285,7 @@ class _WorkflowSources:
 
 def _sources_of_new_run(workflow: Workflow) -> _WorkflowSources:
     """The sources of a workflow without a task: nothing is known."""
-    statuses = {step.name: StepStatus.PENDING for step in workflow.steps}
-    return _WorkflowSources(workflow, KnownValues(workflow, {}, {}, statuses, {}, {}))
+    return _WorkflowSources(workflow, KnownValues.before_run(workflow))
 
 
 def _no_value_text(missing: Missing, known: KnownValues) -> str:

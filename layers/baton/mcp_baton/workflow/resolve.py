@@ -3,7 +3,8 @@ may read task variables from the store."""
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final, Self
 
 from msgspec import Struct, field, structs
 
@@ -12,7 +13,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, WAIT_PREFIX, StepStatus, is_early
 from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, is_long, one_line
-from mcp_baton.tools.secrets import NO_SECRETS, Secrets, shown_texts
+from mcp_baton.tools.secrets import NO_SECRETS, Secrets, secrets_of, shown_texts
 from mcp_baton.tools.templates import as_text, copy_json, fill, fill_json, fill_uri, placeholders
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
@@ -59,6 +60,9 @@ LONG_VALUE_TEXT_BYTES: Final = 2_000
 
 MAX_FIELD_READ_BYTES: Final = 100_000
 """A stored value of more bytes is not read to show one field of it."""
+
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Missing(Struct, frozen=True):
@@ -113,6 +117,19 @@ class KnownValues(Struct, frozen=True):
     outside: Callable[[str], int] = lambda _: 0
     items: Mapping[str, ListElements] = field(default_factory=dict)
     item: Json | Missing = NO_ELEMENT
+
+    @classmethod
+    def before_run(
+        cls,
+        workflow: Workflow,
+        texts: Mapping[str, str] = NOTHING,
+        arguments: Mapping[str, Json] = NOTHING,
+        answers: Mapping[str, JsonObject] = NOTHING,
+    ) -> Self:
+        """What is known before a run: how the workflow is invoked."""
+        statuses = dict.fromkeys((step.name for step in workflow.steps), StepStatus.PENDING)
+        secrets = secrets_of(workflow.secrets, texts, arguments)
+        return cls(workflow, texts, arguments, statuses, {}, {}, secrets, answers)
 
     @property
     def open_steps(self) -> list[Step]:

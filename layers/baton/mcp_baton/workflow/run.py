@@ -26,11 +26,13 @@ from mcp_baton.tasks.record import (
     MAX_JOBS_PER_TASK,
     RESULT_PREFIX,
     WAITING_JOBS,
+    NewTask,
     StepStatus,
     TaskRecord,
     timestamp,
     waiting_jobs,
 )
+from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore, Timing
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
@@ -38,7 +40,6 @@ from mcp_baton.tools.approval import AFTER_WAITS_MS, denied_call
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Prepared, Succeeded
 from mcp_baton.workflow import resources
-from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import move_to, statuses_under
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import Host, Skipped, Threads
@@ -55,7 +56,6 @@ from mcp_baton.workflow.pause import (
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.run_input import RunInput
 from mcp_baton.workflow.run_task import create_lease
 from mcp_baton.workflow.secrets import hidden_in
 from mcp_baton.workflow.state import State
@@ -73,6 +73,7 @@ class WorkflowRun(State):
 
     Args:
         store: The task store; `None` if the server has none.
+        known: What is known before the run.
         sleep: Waits the given number of seconds before a write is tried again.
     """
 
@@ -80,14 +81,13 @@ class WorkflowRun(State):
         self,
         host: Host,
         store: TaskStore | None,
-        workflow: Workflow,
-        run_input: RunInput,
+        known: KnownValues,
         *,
         clock: Callable[[], float] = time.monotonic,
         rng: Callable[[], float] = system_random_fraction,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        super().__init__(workflow, run_input)
+        super().__init__(known)
         self.host = host
         self.rng = rng
         self._store = store
@@ -104,14 +104,17 @@ class WorkflowRun(State):
 
     # Start and resume
 
-    def start(self) -> EndedRun:
-        """Run the workflow from its first step. Create a task if the workflow is durable and there is a store.
+    def start(self, task: NewTask, start: Start | None = None) -> EndedRun:
+        """Run the workflow from its first step. Create the task if the workflow is durable and there is a store.
+
+        Args:
+            start: The stored start of the call; `None` if repeated calls are not found.
 
         Raises:
             StoreBusy: the store is overloaded. Nothing was run.
         """
-        workflow = self.workflow
-        lease = create_lease(self.host, self._store, workflow, self.input, self._clock) if workflow.durable else None
+        is_durable = self.workflow.durable
+        lease = create_lease(self.host, self._store, task, start, self._clock) if is_durable else None
         if lease is not None:
             self._use_lease(lease)
         return self._finish()
@@ -402,7 +405,7 @@ class WorkflowRun(State):
 
     def _call_to_store(self, this: StepRun) -> JsonObject | None:
         """The arguments to store with the result: none, unless a person has given some of them."""
-        if this.arguments is None or this.step.name not in self.input.answers:
+        if this.arguments is None or this.step.name not in self.known.answers:
             return None
         return stored_call(this.arguments, hidden_in(this.arguments, this.step.arguments, self.workflow.secrets))
 

@@ -1,62 +1,92 @@
 """The task of a run: it is created for the run, or claimed for it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import cast
 
 from msgspec import structs
 
 from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreError, TaskNotFound
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import Claim, TaskRecord
+from mcp_baton.tasks.record import PROGRESS, SALT, Claim, NewTask, StepStatus, TaskRecord
+from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tools.secrets import stored_arguments
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, lease_end
-from mcp_baton.workflow.run_input import RunInput, new_task
+from mcp_baton.workflow.resolve import KnownValues
 
 logger = logging.getLogger(__name__)
 
 
+def new_task(known: KnownValues, owner: str | None, ttl_ms: int | None = None, nulls: Collection[str] = ()) -> NewTask:
+    """The task to create for a workflow.
+
+    Args:
+        owner: Its owner; `None` for an unauthenticated caller, who gets no task.
+        nulls: The arguments that were null, which a text cannot express.
+    """
+    workflow = known.workflow
+    progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
+    variables: dict[str, Json] = {PROGRESS: cast("JsonObject", progress)}
+    if workflow.secrets:
+        variables[SALT] = new_token()
+    texts = {name: None if name in nulls else text for name, text in known.texts.items()}
+    return NewTask(
+        owner=owner or "",
+        variables=variables,
+        workflow=workflow.name,
+        definition=workflow.fingerprint,
+        arguments=stored_arguments(texts, workflow.secrets),
+        ttl_ms=ttl_ms,
+    )
+
+
 def create_lease(
-    host: Host, store: TaskStore | None, workflow: Workflow, run_input: RunInput, clock: Callable[[], float]
+    host: Host, store: TaskStore | None, task: NewTask, start: Start | None, clock: Callable[[], float]
 ) -> Lease | None:
     """Create the task of a run, which claims it; `None` if the run has no task.
 
     Raises:
         StoreBusy: the store is overloaded.
     """
-    owner = run_input.owner
-    if store is None or owner is None:
+    if store is None or not task.owner:
         cause = "there is no task store" if store is None else "the caller has no identity"
-        logger.warning("workflow %s runs without a task: %s", workflow.name, cause)
+        logger.warning("workflow %s runs without a task: %s", task.workflow, cause)
         return None
-    claim = new_claim(host, store)
-    if run_input.start is not None:
-        claim = structs.replace(claim, until_ms=run_input.start.until_ms)
-    task = new_task(workflow, run_input, owner, claim)
+    task = _claimed(task, new_claim(host, store), start)
     try:
-        return begin_lease(host, store, store.create(task), run_input, clock)
+        return begin_lease(host, store, store.create(task), start, clock)
     except StoreBusy:
         raise
     except StoreError as error:
         if isinstance(error, OutcomeUnknown) and error.current:
             logger.exception("task %s: whether it was created is not known", error.current.task_id)
-            return begin_lease(host, store, error.current, run_input, clock, unsure=True)
-        logger.exception("workflow %s runs without a task: it could not be created", workflow.name)
+            return begin_lease(host, store, error.current, start, clock, unsure=True)
+        logger.exception("workflow %s runs without a task: it could not be created", task.workflow)
         return None
+
+
+def _claimed(task: NewTask, claim: Claim, start: Start | None) -> NewTask:
+    """The task, claimed by the run that creates it. The task of a stored start has that start's id and its end."""
+    if start is None:
+        return structs.replace(task, claim=claim)
+    return structs.replace(task, claim=structs.replace(claim, until_ms=start.until_ms), task_id=start.task_id)
 
 
 def begin_lease(
     host: Host,
     store: TaskStore,
     task: TaskRecord,
-    run_input: RunInput,
+    start: Start | None,
     clock: Callable[[], float],
     *,
     unsure: bool = False,
 ) -> Lease:
     lease = Lease(store, task, host.left_ms, clock, unsure=unsure)
-    if run_input.start is not None and not lease.lasts():
+    if start is not None and not lease.lasts():
         # The function stood still. An equal call may have found no task, and may have started another run. Or it
         # has taken over this task, which is then left to it.
         try:

@@ -1,6 +1,6 @@
 """Runs of workflows: starting one, and resuming a task."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -17,10 +17,9 @@ from mcp_baton.exceptions import (
     TaskNotFound,
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, waiting_jobs
+from mcp_baton.tasks.record import RESULT_PREFIX, NewTask, StepStatus, TaskRecord, waiting_jobs
 from mcp_baton.telemetry import RECORDINGS_LOST, RUNS_COMPLETED, RUNS_PAUSED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.tools.approval import AFTER_WAITS_MS
-from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Failed, Succeeded
 from mcp_baton.tools.schema.prompt_arguments import (
     ArgumentRefused,
@@ -39,9 +38,9 @@ from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import release_claim
 from mcp_baton.workflow.refusals import DefinitionChanged, WrongWorkflow, unreadable
 from mcp_baton.workflow.request import Request
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
-from mcp_baton.workflow.run_input import RunInput
-from mcp_baton.workflow.run_task import take_task
+from mcp_baton.workflow.run_task import new_task, take_task
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.times import milliseconds
 from mcp_baton.workflow.workflow_tool import takes_null
@@ -107,10 +106,10 @@ def run_workflow(
         takes_over: Whether the task is only resumed if its run has died.
     """
     services = execution.services
-    open_run = partial(WorkflowRun, host, execution.store, workflow, clock=services.clock, sleep=services.sleep)
+    open_run = partial(WorkflowRun, host, execution.store, clock=services.clock, sleep=services.sleep)
     with services.telemetry.span(f"workflow {workflow.name}"):
         if task_id is None:
-            run = _start(open_run, new_input(execution, workflow, arguments, ttl_ms), starter)
+            run = _start(open_run, *new_run(execution, workflow, arguments, ttl_ms), starter)
         else:
             task = _claim(execution, workflow, host, task_id, named=named, takes_over=takes_over)
             run = _resume(execution, workflow, open_run, arguments, task, answers, lives_ms)
@@ -120,10 +119,12 @@ def run_workflow(
     return run
 
 
-def _start(open_run: Callable[[RunInput], WorkflowRun], run_input: RunInput, starter: "Starter | None") -> EndedRun:
+def _start(
+    open_run: Callable[[KnownValues], WorkflowRun], known: KnownValues, task: NewTask, starter: "Starter | None"
+) -> EndedRun:
     start = starter.begin() if starter else None
     try:
-        run = open_run(structs.replace(run_input, start=start)).start()
+        run = open_run(known).start(task, start)
     except StoreBusy:
         if starter and start:
             starter.forget(start)
@@ -145,14 +146,19 @@ def _wake_waiting_jobs(execution: Execution, run: EndedRun, task: TaskRecord) ->
         wake_waiting_jobs(execution.services, execution.store, task, but=execution.job_id)
 
 
-def new_input(execution: Execution, workflow: Workflow, arguments: JsonObject, ttl_ms: int | None = None) -> RunInput:
+def new_run(
+    execution: Execution, workflow: Workflow, arguments: JsonObject, ttl_ms: int | None = None
+) -> tuple[KnownValues, NewTask]:
+    """Return what is known before a new run, and its task, to be created. Raises `ArgumentRefused`."""
     arguments, answers = split_answers(workflow, arguments)
     wait_ms = execution.server.waits_ms(workflow)
     if workflow.ttl is not None:
         ttl_ms = ttl_ms or milliseconds(workflow.ttl)
     if wait_ms:
         ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, wait_ms + AFTER_WAITS_MS)
-    return _input(execution.owner, workflow.arguments, arguments, {}, answers, ttl_ms)
+    known = _known(workflow, arguments, answers)
+    nulls = [name for name, value in arguments.items() if value is None]
+    return known, new_task(known, execution.owner, ttl_ms, nulls)
 
 
 def split_answers(
@@ -193,17 +199,15 @@ def _refuse_placeholders(workflow: Workflow, values: JsonObject, kind: str) -> N
         )
 
 
-def _input(
-    owner: str | None,
-    declarations: Sequence[Argument],
+def _known(
+    workflow: Workflow,
     arguments: JsonObject,
-    placeholders: Mapping[str, str],
     answers: Mapping[str, JsonObject],
-    ttl_ms: int | None = None,
-) -> RunInput:
+    placeholders: Mapping[str, str] = MappingProxyType({}),
+) -> KnownValues:
+    declarations = [argument for argument in workflow.arguments if argument.name not in placeholders]
     texts, values = check_arguments(declarations, arguments)
-    nulls = frozenset(name for name, value in arguments.items() if value is None)
-    return RunInput({**texts, **placeholders}, {**values, **placeholders}, owner, ttl_ms, nulls, answers)
+    return KnownValues.before_run(workflow, {**texts, **placeholders}, {**values, **placeholders}, answers)
 
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
@@ -235,7 +239,7 @@ def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, Jso
 def _resume(
     execution: Execution,
     workflow: Workflow,
-    open_run: Callable[[RunInput], WorkflowRun],
+    open_run: Callable[[KnownValues], WorkflowRun],
     arguments: JsonObject,
     task: TaskRecord,
     answers: Mapping[str, JsonObject],
@@ -243,11 +247,11 @@ def _resume(
 ) -> EndedRun:
     """Resume a claimed task. If that fails, the claim is released at once."""
     try:
-        run_input = resumed_input(workflow, task, arguments)
+        known, ignored = resumed_values(workflow, task, arguments)
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
-        run_input = structs.replace(run_input, answers={**run_input.answers, **answers})
-        return structs.replace(open_run(run_input).resume(task), ignored=run_input.ignored)
+        known = structs.replace(known, answers={**known.answers, **answers})
+        return structs.replace(open_run(known).resume(task), ignored=ignored)
     except (TaskFinished, TaskNotFound):
         raise
     except ClaimLost as error:
@@ -261,10 +265,11 @@ def _resume(
         raise
 
 
-def resumed_input(
+def resumed_values(
     workflow: Workflow, task: TaskRecord, arguments: JsonObject, *, assumes_secrets: bool = False
-) -> RunInput:
-    """Return the input of a resume: the stored arguments, replaced by those that are given again.
+) -> tuple[KnownValues, tuple[str, ...]]:
+    """Return what is known before a resume: the stored arguments, replaced by those that are given again. Also return
+    the names of the arguments that do not replace the stored ones, and of empty answers.
 
     Args:
         assumes_secrets: Whether to assume that the secret arguments of the first call are given again.
@@ -285,13 +290,11 @@ def resumed_input(
     if secrets and (assumes_secrets or all(status.settled for status in statuses_under(task, workflow).values())):
         # Without an open step, the run only completes the task, so no call needs a secret.
         placeholders = {name: secret_placeholder(name) for name in secrets}
-        declarations = [argument for argument in workflow.arguments if argument.name not in placeholders]
-        run_input = _input(task.owner, declarations, all_arguments, placeholders, answers)
-        return structs.replace(run_input, ignored=ignored)
+        return _known(workflow, all_arguments, answers, placeholders), ignored
     if secrets:
         names = ", ".join(map(repr, secrets))
         raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", secrets)
-    return structs.replace(_input(task.owner, workflow.arguments, all_arguments, {}, answers), ignored=ignored)
+    return _known(workflow, all_arguments, answers), ignored
 
 
 def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:

@@ -6,15 +6,12 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import EARLY_PREFIX, StepStatus, TaskRecord, is_early, statuses_of
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Succeeded
-from mcp_baton.tools.secrets import secrets_of
-from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.host import Host, Skip, Skipped, status_of
 from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.run_input import RunInput
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.list_step import ListRun, ListStep
 from mcp_baton.workflow.steps.question import Question
@@ -39,14 +36,13 @@ class State:
         early: The answers and callbacks that came before their steps were reached, by step.
     """
 
-    def __init__(self, workflow: Workflow, run_input: RunInput) -> None:
-        self.workflow = workflow
-        self.input = run_input
-        self.secrets = secrets_of(workflow.secrets, run_input.texts, run_input.arguments)
+    def __init__(self, known: KnownValues) -> None:
+        self.workflow = known.workflow
+        self.secrets = known.secrets
         self.lease: Lease | None = None
         self.task_id: str | None = None
         self.move: Move | None = None
-        self.statuses = dict.fromkeys((step.name for step in workflow.steps), StepStatus.PENDING)
+        self.statuses = dict(known.statuses)
         self.outputs: dict[str, Json] = {}
         self.lost_results: dict[str, str] = {}
         self.traces: list[StepRun] = []
@@ -57,22 +53,19 @@ class State:
         self.lists: dict[str, ListRun] = {}
         self.items: dict[str, ListElements] = {}
         self.early: dict[str, Json] = {}
-        self.use_variables(TaskVariables({}))
-
-    def use_variables(self, variables: TaskVariables) -> None:
-        run_input, self.variables = self.input, variables
-        self.known = KnownValues(
-            self.workflow,
-            run_input.texts,
-            run_input.arguments,
-            self.statuses,
-            self.outputs,
-            variables,
-            self.secrets,
-            run_input.answers,
-            self.lost_results,
+        self.variables = TaskVariables({})
+        self.known = structs.replace(
+            known,
+            statuses=self.statuses,
+            outputs=self.outputs,
+            variables=self.variables,
+            lost_results=self.lost_results,
             items=self.items,
         )
+
+    def use_variables(self, variables: TaskVariables) -> None:
+        self.variables = variables
+        self.known = structs.replace(self.known, variables=variables)
 
     @property
     def task(self) -> TaskRecord | None:
@@ -157,7 +150,7 @@ class State:
 
         An answer to a question that is skipped is ignored. One whose question is not reached is stored, and waits.
         """
-        for name, arguments in self.input.answers.items():
+        for name, arguments in self.known.answers.items():
             step = self.workflow.step(name)
             if not isinstance(step, Question) or self.known.decide_condition(step) is False:
                 continue
