@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """The time that a test waits for an expected event, seconds."""
 
 

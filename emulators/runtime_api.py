@@ -49,7 +49,8 @@ class RuntimeApi:
         self._running: dict[str, _Invocation] = {}
         self._numbers = itertools.count(1)
         self._connections: set[socket.socket] = set()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def invoke(
         self, event: object, reaction: Reaction | None = None, headers: Mapping[str, str] | None = None
@@ -67,6 +68,8 @@ class RuntimeApi:
         for open_socket in (self._listener, *self._connections):
             with suppress(OSError):
                 open_socket.shutdown(socket.SHUT_RDWR)
+        # Only then: the next socket gets the number of a closed one, and this thread would accept its connections.
+        self._accepting.join()
         self._listener.close()
 
     def _accept(self) -> None:

@@ -41,13 +41,15 @@ def scripted(reply: ScriptedReply) -> Iterator[Scripted]:
     server = Scripted(reply)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server.port = listener.getsockname()[1]
-        threading.Thread(target=_accept, args=(server, listener), daemon=True).start()
+        accepting = threading.Thread(target=_accept, args=(server, listener), daemon=True)
+        accepting.start()
         try:
             yield server
         finally:
             for open_socket in (listener, *server.closing):
                 with suppress(OSError):
                     open_socket.shutdown(socket.SHUT_RDWR)
+            accepting.join()  # before another socket gets the number of the listener
 
 
 def _accept(server: Scripted, listener: socket.socket) -> None:

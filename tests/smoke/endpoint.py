@@ -18,7 +18,7 @@ from mcp_baton.cli.remote.questions import Terminal
 from tests.smoke.report import Finding, failed, held, not_checked
 
 TIMEOUT_S: Final = 30.0
-STREAM_S: Final = 0.5
+STREAM_S: Final = 2.0
 LIST: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 REJECTED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 CLAUDE: Final = ("https://claude.ai/oauth/mcp-oauth-client-metadata", "https://claude.ai/api/mcp/auth_callback")
