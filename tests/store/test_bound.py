@@ -39,8 +39,8 @@ from mcp_baton.workflow.pause import (
     PauseReason,
     SchemaMismatch,
     StepFailed,
-    stored_pauses,
 )
+from mcp_baton.workflow.stored_pauses import stored_pauses
 from tests.store.conftest import Clock
 from tests.store.fixture_types import ON_MEMORY, Store, Stores
 

@@ -15,7 +15,6 @@ from mcp_baton.tasks.record import (
     ITEMS_PREFIX,
     PROGRESS,
     RESULT_PREFIX,
-    Claim,
     StepStatus,
     TaskRecord,
     is_early,
@@ -31,8 +30,9 @@ from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition_changes import Move, obsolete_variables, statuses_under
 from mcp_baton.workflow.host import Skip, Skipped, status_of, stored_result
 from mcp_baton.workflow.list_elements import ListElements, merged_with
-from mcp_baton.workflow.pause import PauseReason, stored_pauses
+from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.step_run import StepRun
+from mcp_baton.workflow.stored_pauses import stored_pauses
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +45,8 @@ def run_batch(
     *,
     last: bool,
     move: Move | None = None,
-    claim: Claim | None = None,
     release: bool = False,
     items: Mapping[str, ListElements] = MappingProxyType({}),
-    same_version: bool = False,
 ) -> Batch:
     """The batch of a run, or of the part of it that has not been written yet.
 
@@ -63,42 +61,44 @@ def run_batch(
         move: The move to the run's definition, if the task was read with another one. If another request has moved the
             task meanwhile, it is not moved back: only the steps that it still has are written.
         items: The lists to write, with the results that the task has by now (`merged_items`).
-        same_version: Whether the task must be as it was read, because the batch depends on more than statuses.
     """
-    pending_move = move if move and move.concerns(task) else None
-    statuses = statuses_under(task, pending_move.workflow) if pending_move else statuses_of(task)
+    move = move if move and move.concerns(task) else None
+    statuses = statuses_under(task, move.workflow) if move else statuses_of(task)
     writes = tuple(_writes(task, traces, statuses, items, is_last=release))
-    written_names = {write.name for write in writes}
-    users = {user for trace in traces if trace.step.name in written_names for user in trace.users}
-    unchanged = sorted((users - written_names) & statuses.keys())
-    places = {name: index for index, name in enumerate(statuses)}
     new_statuses = _statuses_after(task, statuses, writes, variables)
     completed = last and not pauses and all(status.settled for status in new_statuses.values())
-    ended = {name for name in items if _is_settled(new_statuses, name)}
     completed_lists = {write.name for write in writes if isinstance(write.result, ListResult)}
+    ended = {name for name in items if _is_settled(new_statuses, name)}
     ended_items = {f"{prefix}{name}" for name in ended for prefix in (ITEMS_PREFIX, ELEMENTS_PREFIX)}
+    changed = variables.changed | _extras(task, writes)
+    removed = variables.removed | outdated(writes) | (ended_items & task.variables.keys())
+    if move:
+        changed[PROGRESS] = cast("JsonObject", move.workflow.progress(list(statuses.values())))
+        removed |= obsolete_variables(task, move.workflow, statuses)
     return Batch(
         steps=writes,
-        unchanged={places[name]: statuses[name] for name in unchanged},
+        unchanged=_unchanged(traces, writes, statuses),
         pauses=_new_pauses(task, pauses, new_statuses, last=last),
-        variables=variables.changed
-        | _extras(task, writes)
-        | (_progress(pending_move, statuses) if pending_move else {}),
-        removed=variables.removed
-        | outdated(writes)
-        | (ended_items & task.variables.keys())
-        | (obsolete_variables(task, pending_move.workflow, statuses) if pending_move else frozenset()),
+        variables=changed,
+        removed=removed,
         lists={
-            name: step_items.to_write()
-            for name, step_items in items.items()
+            name: elements.to_write()
+            for name, elements in items.items()
             if name not in ended or name in completed_lists
         },
-        same_version=same_version,
         result=run_result(new_statuses) if completed else None,
-        definition=pending_move.workflow.fingerprint if pending_move else None,
-        claim=claim,
+        definition=move.workflow.fingerprint if move else None,
         release=release,
     )
+
+
+def _unchanged(
+    traces: Iterable[StepRun], writes: Iterable[StepWrite], statuses: Mapping[str, StepStatus]
+) -> dict[int, StepStatus]:
+    """The steps that use answers of this write, by place. None of them may have run meanwhile."""
+    names = {write.name for write in writes}
+    users = {user for trace in traces if trace.step.name in names for user in trace.users} - names
+    return {place: status for place, (name, status) in enumerate(statuses.items()) if name in users}
 
 
 def _statuses_after(
@@ -128,10 +128,6 @@ def merged_items(task: TaskRecord, items: Mapping[str, ListElements]) -> dict[st
 
 def _is_settled(statuses: Mapping[str, StepStatus], name: str) -> bool:
     return statuses.get(name, StepStatus.COMPLETED).settled
-
-
-def _progress(move: Move, statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
-    return {PROGRESS: cast("JsonObject", move.workflow.progress(list(statuses.values())))}
 
 
 def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:

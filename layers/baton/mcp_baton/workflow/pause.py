@@ -4,15 +4,14 @@ One class is one reason: its members, and what lets the workflow continue. `Paus
 `present/sentences.py` has their sentences.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Self, cast, get_args
+from typing import Any, ClassVar, Final, Self, get_args
 
 from msgspec import Struct, ValidationError, convert, field, structs, to_builtins
 
-from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.tasks.record import paused_step
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS, Failed, Failure, InvalidField
 from mcp_baton.workflow.steps.step import Step
@@ -22,20 +21,6 @@ MAX_REASON_TEXT_CHARS: Final = 4_000
 
 MAX_REASON_FIELD_CHARS: Final = 500
 """Characters of a text in a list of a stored reason."""
-
-MAX_REASONS_BYTES: Final = 4_096
-MAX_STOP_BYTES: Final = 200
-"""Stored reasons share so many bytes, and so many more for each of them. A step that has stopped has no stored
-result and call, for which the head has room."""
-
-SHARED_TEXTS: Final = (1_000, 250, 60)
-"""Characters of a text in reasons that are too long: the first length with which they fit."""
-
-MAX_SHARED_FIELDS: Final = 5
-"""Members of a list in reasons that are too long."""
-
-FREE_TEXTS: Final = frozenset({"error", "problem", "message", "reason", "question", "condition", "resource"})
-"""The members that are texts for people. The others are names and times."""
 
 
 class Remedy(StrEnum):
@@ -78,7 +63,7 @@ class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_default
 
     def to_json(self) -> JsonObject:
         """The stored form, which is also sent to clients. Long texts are cut."""
-        members: JsonObject = _cut(to_builtins(self), MAX_REASON_TEXT_CHARS)
+        members: JsonObject = cut(to_builtins(self), MAX_REASON_TEXT_CHARS)
         return members
 
     def as_error(self) -> str:
@@ -377,36 +362,6 @@ def parse_pauses(stored: Iterable[JsonObject]) -> tuple[PauseReason, ...]:
     return tuple(reason for reason in map(parse_pause, stored) if reason is not None)
 
 
-def stored_pauses(reasons: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
-    """The reasons as they are stored. They share a bound: their texts are cut, then their lists, and the last ones are
-    left out if that is not enough."""
-    steps = sum(len(cast("list[Json]", reason.get("questions", ()))) or 1 for reason in reasons)
-    bound = MAX_REASONS_BYTES + MAX_STOP_BYTES * steps
-    fitting = list(reasons)
-    for limit in SHARED_TEXTS:
-        if json_size(fitting) > bound:
-            fitting = [_cut_texts(reason, limit) for reason in reasons]
-    if json_size(fitting) > bound:
-        fitting = [{name: _without_details(name, value) for name, value in reason.items()} for reason in fitting]
-    while len(fitting) > 1 and json_size(fitting) > bound:
-        fitting.pop()
-    return tuple(fitting)
-
-
-def with_pause(
-    stored: Sequence[JsonObject], step: str, reason: PauseReason | None, steps: Sequence[str]
-) -> tuple[JsonObject, ...]:
-    """The stored reasons with another one of this step, or without one.
-
-    Args:
-        steps: The names of all steps, in order.
-    """
-    others = [other for other in stored if paused_step(other) != step]
-    reasons = others if reason is None else [*others, reason.to_json()]
-    places = {name: index for index, name in enumerate(steps)}
-    return stored_pauses(sorted(reasons, key=lambda each: places.get(str(paused_step(each)), len(places))))
-
-
 def suspends(pauses: Sequence[PauseReason]) -> bool:
     """Whether steps have stopped, and all of them only wait: for a person, a callback or a time."""
     return bool(pauses) and all(isinstance(pause, ApprovalRequired | Waiting) for pause in pauses)
@@ -447,32 +402,13 @@ def pause_after(
     )
 
 
-def _cut_texts(value: Any, limit: int) -> Any:
-    """A stored reason with shorter texts for people."""
-    if isinstance(value, Mapping):
-        return {
-            name: _cut(member, limit) if name in FREE_TEXTS else _cut_texts(member, limit)
-            for name, member in value.items()
-        }
-    return [_cut_texts(member, limit) for member in value] if isinstance(value, list) else value
-
-
-def _without_details(name: str, value: Json) -> Json:
-    """A member of a reason with the first items of a list; for questions, without the schemas of the answers."""
-    if not isinstance(value, list):
-        return value
-    if name == "questions":
-        return [{**question, "schema": {}} for question in value if isinstance(question, Mapping)]
-    return [_cut(item, SHARED_TEXTS[-1]) for item in value[:MAX_SHARED_FIELDS]]
-
-
-def _cut(value: Any, limit: int) -> Any:
+def cut(value: Any, limit: int) -> Any:
     """A JSON value with texts of at most this many characters."""
     if isinstance(value, str):
         return value if len(value) <= limit else f"{value[:limit]} …"
     if isinstance(value, dict):
-        return {name: _cut(item, limit) for name, item in value.items()}
+        return {name: cut(item, limit) for name, item in value.items()}
     if isinstance(value, tuple):
         is_of_objects = bool(value) and isinstance(value[0], dict)
-        return [_cut(item, MAX_REASON_FIELD_CHARS) for item in (value[:MAX_INVALID_FIELDS] if is_of_objects else value)]
+        return [cut(item, MAX_REASON_FIELD_CHARS) for item in (value[:MAX_INVALID_FIELDS] if is_of_objects else value)]
     return value

@@ -1,8 +1,11 @@
 """What a run writes to its task, and what is known of its writes (docs/storage.md)."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, statuses_of
@@ -48,6 +51,10 @@ class RunWriter:
         self.is_made = True
         self.persisted: Persisted = True
         self.unsure = self.oversized = self.refused = frozenset[str]()
+        # What the last try to write has in it.
+        self._steps: list[StepRun] = []
+        self._items: dict[str, ListElements] = {}
+        self._releases = False
 
     def write(self, *, last: bool) -> Over | None:
         """Write what has not been written; the last write releases the claim.
@@ -57,51 +64,44 @@ class RunWriter:
         Returns:
             Why the run cannot write to its task any more; `None` if it can.
         """
-        run, lease = self._run, self._run.lease
+        lease = self._run.lease
         if lease is None or self._store is None:
             return None
-
-        steps: list[StepRun] = []
-        items: dict[str, ListElements] = {}
-        releases = last
-
-        def decide_batch(task: TaskRecord) -> Batch:
-            nonlocal releases
-            # A callback or a continuation may have completed the step at which the run has stopped. Then it goes on.
-            releases = last and not run.settled_meanwhile(task)
-            # The last write releases the claim, so it need not renew it.
-            claim = lease.current_claim if releases else lease.claim()
-            steps[:] = self._unwritten_in(task)
-            items.clear()
-            items.update(merged_items(task, self._unwritten_items()))
-            return run_batch(
-                task,
-                steps,
-                run.pauses,
-                run.variables,
-                last=last,
-                move=run.move,
-                claim=claim,
-                release=releases,
-                items=items,
-                same_version=bool(items or self.unsure),
-            )
-
+        decide = partial(self._decide, lease, last)
         # A continuation can change each element once.
         attempts = MAX_WRITE_ATTEMPTS + sum(len(items.elements) for items in self._unwritten_items().values())
         try:
-            task = write_decided(
-                self._store, lease.task, decide_batch, attempts=attempts, sleep=self._sleep, rng=self._rng
-            )
+            task = write_decided(self._store, lease.task, decide, attempts=attempts, sleep=self._sleep, rng=self._rng)
         except StoreError as error:
             return self._not_written(lease, error)
-        if releases:
+        if self._releases:
             lease.task, lease.released = task, True
         else:
             lease.note_written(task)
-        self._note_written(task, steps, items)
+        self._note_written(task)
         self._note_oversized(task)
         return None
+
+    def _decide(self, lease: Lease, last: bool, task: TaskRecord) -> Batch:
+        """The batch for the task's present state."""
+        run = self._run
+        # A callback or a continuation may have completed the step at which the run has stopped. Then it goes on.
+        self._releases = last and not run.settled_meanwhile(task)
+        self._steps, self._items = self._unwritten_in(task), merged_items(task, self._unwritten_items())
+        batch = run_batch(
+            task,
+            self._steps,
+            run.pauses,
+            run.variables,
+            last=last,
+            move=run.move,
+            release=self._releases,
+            items=self._items,
+        )
+        # The last write releases the claim, so it need not renew it.
+        claim = lease.current_claim if self._releases else lease.claim()
+        # The decision depends on more than statuses if there are lists, or if a write may have been made.
+        return replace(batch, claim=claim, same_version=bool(self._items or self.unsure))
 
     def _not_written(self, lease: Lease, error: StoreError) -> Over | None:
         over = isinstance(error, ClaimLost | TaskFinished)
@@ -161,16 +161,16 @@ class RunWriter:
         except StoreError:
             return True
 
-    def _note_written(self, task: TaskRecord, steps: Sequence[StepRun], items: Mapping[str, ListElements]) -> None:
+    def _note_written(self, task: TaskRecord) -> None:
         """Note that these steps and lists were written.
 
         A step that was left out stays unsure if the task has another result for it than this run: a later call may have
         written it, or an earlier one whose result this run never replaced.
         """
-        run, unsure = self._run, self.unsure
+        run, steps, unsure = self._run, self._steps, self.unsure
         # Write each value once only: another request may have changed it since.
         run.use_variables(TaskVariables(task.variables))
-        for name, written_items in items.items():
+        for name, written_items in self._items.items():
             list_run = run.lists[name]
             list_run.items.stored = list_in(task.variables, name) or written_items.stored
             list_run.items.replaced, list_run.items.dropped = False, frozenset()

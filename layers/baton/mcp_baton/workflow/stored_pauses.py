@@ -1,0 +1,71 @@
+"""The reasons of stopped steps as a task stores them. They share a bound (docs/storage.md)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.tasks.record import paused_step
+from mcp_baton.workflow.pause import PauseReason, cut
+
+MAX_REASONS_BYTES: Final = 4_096
+MAX_STOP_BYTES: Final = 200
+"""Stored reasons share so many bytes, and so many more for each of them. A step that has stopped has no stored
+result and call, for which the head has room."""
+
+SHARED_TEXTS: Final = (1_000, 250, 60)
+"""Characters of a text in reasons that are too long: the first length with which they fit."""
+
+MAX_SHARED_FIELDS: Final = 5
+"""Members of a list in reasons that are too long."""
+
+FREE_TEXTS: Final = frozenset({"error", "problem", "message", "reason", "question", "condition", "resource"})
+"""The members that are texts for people. The others are names and times."""
+
+
+def stored_pauses(reasons: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
+    """The reasons as they are stored. They share a bound: their texts are cut, then their lists, and the last ones are
+    left out if that is not enough."""
+    steps = sum(len(cast("list[Json]", reason.get("questions", ()))) or 1 for reason in reasons)
+    bound = MAX_REASONS_BYTES + MAX_STOP_BYTES * steps
+    fitting = list(reasons)
+    for limit in SHARED_TEXTS:
+        if json_size(fitting) > bound:
+            fitting = [_cut_texts(reason, limit) for reason in reasons]
+    if json_size(fitting) > bound:
+        fitting = [{name: _without_details(name, value) for name, value in reason.items()} for reason in fitting]
+    while len(fitting) > 1 and json_size(fitting) > bound:
+        fitting.pop()
+    return tuple(fitting)
+
+
+def with_pause(
+    stored: Sequence[JsonObject], step: str, reason: PauseReason | None, steps: Sequence[str]
+) -> tuple[JsonObject, ...]:
+    """The stored reasons with another one of this step, or without one.
+
+    Args:
+        steps: The names of all steps, in order.
+    """
+    others = [other for other in stored if paused_step(other) != step]
+    reasons = others if reason is None else [*others, reason.to_json()]
+    places = {name: index for index, name in enumerate(steps)}
+    return stored_pauses(sorted(reasons, key=lambda each: places.get(str(paused_step(each)), len(places))))
+
+
+def _cut_texts(value: Any, limit: int) -> Any:
+    """A stored reason with shorter texts for people."""
+    if isinstance(value, Mapping):
+        return {
+            name: cut(member, limit) if name in FREE_TEXTS else _cut_texts(member, limit)
+            for name, member in value.items()
+        }
+    return [_cut_texts(member, limit) for member in value] if isinstance(value, list) else value
+
+
+def _without_details(name: str, value: Json) -> Json:
+    """A member of a reason with the first items of a list; for questions, without the schemas of the answers."""
+    if not isinstance(value, list):
+        return value
+    if name == "questions":
+        return [{**question, "schema": {}} for question in value if isinstance(question, Mapping)]
+    return [cut(item, SHARED_TEXTS[-1]) for item in value[:MAX_SHARED_FIELDS]]
