@@ -127,7 +127,7 @@ def test_an_argument_that_does_not_convert_is_refused_with_its_name(kind: Any, v
     [
         (list[int], '[1, "x"]', "1: Input should be a valid integer"),
         (list[Decimal | None], '[null, "nan"]', "1: Input should be a finite number"),
-        (list[float], "[NaN]", "NaN is not JSON"),
+        (list[float], "[NaN]", "value: NaN is not JSON"),
         (Line, '{"sku": 1}', "sku: Input should be a valid string"),
         (list[int], "x", "value: Input should be a valid list"),
         (list[int], "5", "value: Input should be a valid list"),

@@ -6,7 +6,7 @@ continuation settles a step with a tool: by one conditional write, without a cla
 
 import logging
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from msgspec import Struct, to_builtins
 
@@ -38,18 +38,14 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.calls import ToolCall
-from mcp_baton.tools.outcomes import Mismatch
-from mcp_baton.tools.schema.prompt_arguments import NotFinite, convert
-from mcp_baton.tools.schema.schema import mismatch_of
+from mcp_baton.tools.schema.prompt_arguments import convert
+from mcp_baton.tools.schema.schema import InvalidArguments
 from mcp_baton.transport.exchange import Exchange
 from mcp_baton.transport.json_api import Refused, json_in, reply
 from mcp_baton.workflow.dispatching import wake
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.services import Services
 from mcp_baton.workflow.steps.step import Step
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
 
 logger = logging.getLogger(__name__)
 
@@ -229,10 +225,7 @@ def _convert_body(step: Step, body: Json) -> Json:
     """Convert the body to the type of its step. Raises `Refused`, which names the invalid fields."""
     try:
         return convert(body, step.returns)
-    except ValueError as error:
-        mismatch = error.mismatch if isinstance(error, NotFinite) else Mismatch()
-        if error.__cause__:
-            mismatch = mismatch_of(cast("ValidationError", error.__cause__))
-        fields: list[Json] = [{"field": name, "problem": "it is missing"} for name in mismatch.missing]
-        fields += to_builtins(mismatch.invalid)
+    except InvalidArguments as error:
+        fields: list[Json] = [{"field": name, "problem": "it is missing"} for name in error.mismatch.missing]
+        fields += to_builtins(error.mismatch.invalid)
         raise Refused(422, f"The body does not match its type: {error}", invalidFields=fields) from None

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Final, TypedDict
+from typing import Any, Final, TypedDict
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json
@@ -92,12 +92,6 @@ def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument
     notes = getattr(parameter.annotation, "__metadata__", ())
     declaration = next((note for note in notes if isinstance(note, Argument)), Argument(""))
     kind: Any = parameter.value_type
-    notes = getattr(kind, "__metadata__", ())
-    if notes:
-        other_notes = [note for note in notes if not isinstance(note, str | Argument)]
-        kind = kind.__origin__
-        for note in other_notes:
-            kind = Annotated[kind, note]
     default: Json = declaration.default if parameter.required else parameter.default_value
     return Argument(
         parameter.published_name,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tools.schema.sent_values import Path, all_options, member
+from mcp_baton.tools.schema.sent_values import LEFT_OUT, Path, all_options, member, replaced
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -37,7 +37,7 @@ def validate(adapter: "TypeAdapter[Any]", value: Json, schema: Callable[[], Json
             if not paths:
                 raise
         visited |= paths
-        value = _without(value, paths)
+        value = replaced(value, paths, lambda _: LEFT_OUT)
 
 
 def _refused_nulls(error: "ValidationError", value: Json, schema: Callable[[], JsonObject]) -> set[Path]:
@@ -76,20 +76,3 @@ def _is_optional(schema: JsonObject, path: tuple[str | int, ...]) -> bool:
     name = path[-1]
     properties: list[tuple[Any, Any]] = [(node.get("properties", {}), node.get("required", ())) for node in nodes]
     return any(name in known and name not in required for known, required in properties)
-
-
-def _without(value: Any, paths: set[Path]) -> Any:
-    """Return a copy of a value without the members at these paths. Each part is copied once, because a large body can
-    have a thousand such members."""
-    inner: dict[str | int, set[Path]] = {}
-    for first, *rest in paths:
-        inner.setdefault(first, set()).add(tuple(rest))
-    if isinstance(value, list):
-        copy = list(value)
-        for index, rests in inner.items():
-            copy[int(index)] = _without(copy[int(index)], rests)
-        return copy
-    kept = {name: item for name, item in value.items() if () not in inner.get(name, ())}
-    for name in inner.keys() & kept.keys():
-        kept[name] = _without(kept[name], inner[name])
-    return kept

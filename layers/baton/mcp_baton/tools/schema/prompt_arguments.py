@@ -10,10 +10,10 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.outcomes import Mismatch
+from mcp_baton.tools.outcomes import InvalidField, Mismatch
 from mcp_baton.tools.schema.nulls import validate
 from mcp_baton.tools.schema.plain import NotPlain, plain_type
-from mcp_baton.tools.schema.schema import explain, mismatch_of, not_finite
+from mcp_baton.tools.schema.schema import InvalidArguments, mismatch_of, not_finite
 from mcp_baton.tools.schema.sent_values import dumped_value, infinite_numbers
 from mcp_baton.tools.schema.signature import by_first_name
 from mcp_baton.tools.secrets import oversized_secret
@@ -83,7 +83,7 @@ def check_answers(questions: Sequence[Argument], answers: JsonObject) -> dict[st
             continue
         try:
             values[name] = convert(value, by_name[name].type)
-        except ValueError as error:
+        except InvalidArguments as error:
             problems.append(f"the answer {name!r} does not convert: {error}")
     if problems:
         raise ArgumentRefused("; ".join(problems))
@@ -103,7 +103,7 @@ def default_error(argument: Argument, *, in_full: bool) -> str | None:
     try:
         if in_full or argument.type in (str, int, float, bool):
             convert(as_text(argument.default), argument.type)
-    except ValueError as error:
+    except InvalidArguments as error:
         return str(error)
     return None
 
@@ -111,7 +111,7 @@ def default_error(argument: Argument, *, in_full: bool) -> str | None:
 def _convert(argument: Argument, value: Json) -> Json:
     try:
         return convert(value, argument.type)
-    except ValueError as error:
+    except InvalidArguments as error:
         if argument.secret:  # the text may quote the value
             raise ArgumentRefused(f"the argument {argument.name!r} does not convert to its type") from None
         raise ArgumentRefused(f"the argument {argument.name!r} does not convert: {error}") from error
@@ -122,7 +122,8 @@ def _convert(argument: Argument, value: Json) -> Json:
 
 
 def convert(value: Json, target: Any) -> Json:
-    """Convert a prompt argument to its type, and return it as JSON. A string may be the JSON text of the value."""
+    """Convert a prompt argument to its type, and return it as JSON. A string may be the JSON text of the value. Raises
+    `InvalidArguments`."""
     plain = plain_type(target)
     if plain is not None:
         try:
@@ -140,13 +141,15 @@ def convert(value: Json, target: Any) -> Json:
     try:
         inner = loads(text)
     except JSONDecodeError:
-        raise ValueError(explain(mismatch_of(first_error))) from first_error
+        raise InvalidArguments(mismatch_of(first_error)) from first_error
+    except ValueError as error:  # it has a NaN in it, for example
+        raise InvalidArguments(Mismatch(invalid=(InvalidField("value", str(error)),))) from error
     try:
         converted = adapter.validate_json(text)
     except ValidationError as error:
         # A list or an object in JSON is what the client has meant; another text is probably no JSON.
         shown = error if isinstance(inner, list | dict) else first_error
-        raise ValueError(explain(mismatch_of(shown))) from error
+        raise InvalidArguments(mismatch_of(shown)) from error
     return _dump(adapter, inner, converted)
 
 
@@ -168,14 +171,6 @@ def _is_number_or_boolean(target: Any) -> bool:
     return len(options) == 1 and options[0] in (int, float, bool)
 
 
-class NotFinite(ValueError):
-    """A value has numbers that are not finite."""
-
-    def __init__(self, mismatch: Mismatch) -> None:
-        super().__init__(explain(mismatch))
-        self.mismatch = mismatch
-
-
 def _dump(adapter: "TypeAdapter[Any]", sent: Json, converted: object) -> Json:
     """Return a converted value as JSON that its type accepts again. If the dump would lose a part, such as a masked or
     excluded field, or if the names for input and output differ (`validation_alias`), return what was sent."""
@@ -183,7 +178,7 @@ def _dump(adapter: "TypeAdapter[Any]", sent: Json, converted: object) -> Json:
 
     fields = infinite_numbers(sent, converted, adapter.json_schema)
     if fields:
-        raise NotFinite(not_finite(fields))
+        raise InvalidArguments(not_finite(fields))
     try:
         result = adapter.dump_python(converted, mode="json", by_alias=True)
     except PydanticSerializationError as error:

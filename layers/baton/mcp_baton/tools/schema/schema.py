@@ -6,7 +6,7 @@ strings, lists, maps, `T | None` and dataclasses of such), and pydantic handles 
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp_baton.protocol.json import Json, JsonObject, to_json
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 
-class InvalidArguments(Exception):
-    """The arguments do not match the schema."""
+class InvalidArguments(ValueError):
+    """Arguments, or the value of one, do not match their schema."""
 
     def __init__(self, mismatch: Mismatch) -> None:
         super().__init__(explain(mismatch))
@@ -91,13 +91,7 @@ class InputSchema:
         except ValidationError as error:
             raise InvalidArguments(mismatch_of(error)) from error
         bound = {parameter.name: getattr(converted, parameter.name) for parameter in self._signature.parameters}
-        fields: list[str] = []
-        for parameter in self._signature.parameters:
-            name = parameter.published_name
-            if name in arguments:
-                read_schema = partial(self.schema_of, name)
-                fields += infinite_numbers(arguments[name], bound[parameter.name], read_schema, (name,))
-        if fields:
+        if fields := infinite_numbers(arguments, converted, lambda: self.json_schema):
             raise InvalidArguments(not_finite(fields))
         return bound
 

@@ -81,19 +81,25 @@ def without_secrets(value: Json, converted: object, schema: JsonObject, replacem
     such as `Secret[int]`, whose schema does not say so."""
     paths = {path for path, _, options in described_parts(value, schema) if is_secret(options)}
     paths |= {path for path, _, part in converted_parts(value, converted) if hasattr(part, "get_secret_value")}
-    return _replaced(value, paths, lambda _: replacement)
+    return replaced(value, paths, lambda _: replacement)
 
 
-def _replaced(value: Json, paths: set[Path], replace: Callable[[Json], Json]) -> Json:
-    """Return a copy of a value with the parts at these paths replaced, the inner ones first."""
+LEFT_OUT: Final[Any] = object()
+"""Stands for a part that is left out."""
+
+
+def replaced(value: Json, paths: set[Path], replace: Callable[[Json], Json]) -> Json:
+    """Return a copy of a value with the parts at these paths replaced, the inner ones first. A member that becomes
+    `LEFT_OUT` is left out."""
     inner: dict[str | int, set[Path]] = {}
     for path in paths:
         if path:
             inner.setdefault(path[0], set()).add(path[1:])
     if inner and isinstance(value, Mapping):
-        value = {key: _replaced(item, inner.get(key, set()), replace) for key, item in value.items()}
+        members = {key: replaced(item, inner.get(key, set()), replace) for key, item in value.items()}
+        value = {key: item for key, item in members.items() if item is not LEFT_OUT}
     elif inner and isinstance(value, list):
-        value = [_replaced(item, inner.get(index, set()), replace) for index, item in enumerate(value)]
+        value = [replaced(item, inner.get(index, set()), replace) for index, item in enumerate(value)]
     return replace(value) if () in paths else value
 
 
@@ -110,7 +116,7 @@ def dumped_value(sent: Json, dumped: Json, read_schema: Callable[[], JsonObject]
     sets = {
         path for path, part, options in described_parts(dumped, schema) if isinstance(part, list) and is_set(options)
     }
-    return _replaced(dumped, sets, _sorted)
+    return replaced(dumped, sets, _sorted)
 
 
 def _sorted(items: Json) -> Json:
@@ -158,10 +164,10 @@ def _number_in(text: str) -> object:
     return None
 
 
-def converted_parts(sent: Json, converted: object, path: Path = ()) -> Iterator[tuple[Path, Json, object]]:
+def converted_parts(sent: Json, converted: object) -> Iterator[tuple[Path, Json, object]]:
     """Yield a value and its parts, each with its path and what it was converted into. The order of a set and the parts
     of an iterator are not known."""
-    open_parts = [(path, sent, converted)]
+    open_parts: list[tuple[Path, Json, object]] = [((), sent, converted)]
     while open_parts:
         path, sent, converted = open_parts.pop()
         yield path, sent, converted
@@ -211,14 +217,11 @@ def static_default(default: object) -> Any:
 # Numbers
 
 
-def infinite_numbers(
-    sent: Json, converted: object, read_schema: Callable[[], JsonObject], path: Path = ()
-) -> list[str]:
+def infinite_numbers(sent: Json, converted: object, read_schema: Callable[[], JsonObject]) -> list[str]:
     """Return the fields in which a text such as `"nan"` or `"1e999"` was sent for a number.
 
     Args:
         read_schema: Returns the schema of what was sent. It is called only if there is such a text.
-        path: Where the value belongs.
     """
     if next(_texts(sent), None) is None:
         return []
@@ -230,15 +233,13 @@ def infinite_numbers(
             schema = {}
         # The schema describes fields that converted values hide.
         paths = [
-            (*path, *inner)
-            for inner, part, options in described_parts(sent, schema)
+            path
+            for path, part, options in described_parts(sent, schema)
             if isinstance(part, str) and _is_infinite_text(part) and _is_only_a_number(options)
         ]
     # Converted values show numbers of which the schema knows nothing: "nan+1j" for a complex number, "[NaN]" for JSON.
     if not paths:
-        paths = [
-            inner for inner, part, value in converted_parts(sent, converted, path) if _became_infinite(part, value)
-        ]
+        paths = [path for path, part, value in converted_parts(sent, converted) if _became_infinite(part, value)]
     return [".".join(map(str, item)) or "value" for item in paths]
 
 

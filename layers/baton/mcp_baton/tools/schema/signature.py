@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json
+from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.schema.defaults import fresh
 from mcp_baton.tools.schema.dependency import Provider, check_kind, injected_parameters, read_dependencies, type_hints
 from mcp_baton.tools.schema.sent_values import static_default
@@ -97,13 +98,13 @@ class Parameter(Struct, frozen=True):
 
     @property
     def value_type(self) -> Any:
-        """The annotation without aliases, which pydantic allows only in fields."""
-        kind: Any = self.annotation
-        if not self.has_field:
-            return kind
-        notes, kind = kind.__metadata__, kind.__origin__
+        """The type of a value: the annotation without texts, and without aliases, which pydantic allows only in
+        fields."""
+        notes = getattr(self.annotation, "__metadata__", ())
+        kind: Any = self.annotation.__origin__ if notes else self.annotation
         for note in notes:
-            kind = Annotated[kind, _without_alias(note) if is_field(note) else note]
+            if not isinstance(note, str | Argument):
+                kind = Annotated[kind, _without_alias(note) if is_field(note) else note]
         return kind
 
     @property
