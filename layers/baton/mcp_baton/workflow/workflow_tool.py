@@ -106,12 +106,10 @@ def argument_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
 
 def takes_null(argument: Argument) -> bool:
     plain = plain_type(argument.type)
+    if plain is not None:
+        return plain.takes_null
     try:
-        if plain is not None:
-            return plain.bind(None) is None
         convert(None, argument.type)
-    except NotPlain:
-        return False
     except Exception:  # noqa: BLE001 - a validator of the author may raise anything
         return False
     return True

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tools.schema.sent_values import LEFT_OUT, Path, all_options, member, replaced
+from mcp_baton.tools.schema.sent_values import NO_PART, Path, all_options, member, replaced
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -37,7 +37,7 @@ def validate(adapter: "TypeAdapter[Any]", value: Json, schema: Callable[[], Json
             if not paths:
                 raise
         visited |= paths
-        value = replaced(value, paths, lambda _: LEFT_OUT)
+        value = replaced(value, paths, lambda _: NO_PART)
 
 
 def _refused_nulls(error: "ValidationError", value: Json, schema: Callable[[], JsonObject]) -> set[Path]:

@@ -48,11 +48,11 @@ class PlainType(Protocol):
     """A plain type. Each method raises `NotPlain` for values that pydantic must handle. `bind` copies lists and maps,
     because the tool may change them.
 
-    `takes_null`: whether null is one of the values.
+    Attributes:
+        takes_null: Whether null is one of the values.
     """
 
-    @property
-    def takes_null(self) -> bool: ...
+    takes_null: bool = False
 
     def schema(self, definitions: Definitions) -> dict[str, Any]: ...
 
@@ -61,9 +61,7 @@ class PlainType(Protocol):
     def dump(self, value: object) -> Any: ...
 
 
-class Scalar:
-    takes_null = False
-
+class Scalar(PlainType):
     def __init__(self, kind: type, name: str) -> None:
         self._kind = kind
         self._name = name
@@ -87,7 +85,7 @@ class Scalar:
         return value if type(value) is self._kind else _raise_not_plain()
 
 
-class Anything:
+class Anything(PlainType):
     """`Any`, `dict` or `list`: any JSON, or any of that kind."""
 
     def __init__(self, schema: dict[str, Any], kind: type = object) -> None:
@@ -105,9 +103,7 @@ class Anything:
         return value if self._kind in (object, type(value)) else _raise_not_plain()
 
 
-class Choice:
-    takes_null = False
-
+class Choice(PlainType):
     def __init__(self, choices: tuple[str, ...]) -> None:
         self._choices = choices
 
@@ -121,7 +117,7 @@ class Choice:
     bind = dump
 
 
-class Nullable:
+class Nullable(PlainType):
     takes_null = True
 
     def __init__(self, inner: PlainType) -> None:
@@ -137,9 +133,7 @@ class Nullable:
         return None if value is None else self._inner.dump(value)
 
 
-class ListOf:
-    takes_null = False
-
+class ListOf(PlainType):
     def __init__(self, item: PlainType) -> None:
         self._item = item
 
@@ -153,9 +147,7 @@ class ListOf:
         return [self._item.dump(item) for item in value] if type(value) is list else _raise_not_plain()
 
 
-class MapOf:
-    takes_null = False
-
+class MapOf(PlainType):
     def __init__(self, item: PlainType) -> None:
         self._item = item
 
@@ -282,9 +274,7 @@ _HOOKS = frozenset(
 """Attributes of classes that need pydantic, because they do more than hold their fields."""
 
 
-class PlainDataclass:
-    takes_null = False
-
+class PlainDataclass(PlainType):
     def __init__(self, kind: type, members: Mapping[str, PlainType]) -> None:
         self._kind = kind
         self._members = members

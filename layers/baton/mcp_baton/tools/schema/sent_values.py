@@ -84,20 +84,20 @@ def without_secrets(value: Json, converted: object, schema: JsonObject, replacem
     return replaced(value, paths, lambda _: replacement)
 
 
-LEFT_OUT: Final[Any] = object()
+NO_PART: Final[Any] = object()
 """Stands for a part that is left out."""
 
 
 def replaced(value: Json, paths: set[Path], replace: Callable[[Json], Json]) -> Json:
     """Return a copy of a value with the parts at these paths replaced, the inner ones first. A member that becomes
-    `LEFT_OUT` is left out."""
+    `NO_PART` is left out."""
     inner: dict[str | int, set[Path]] = {}
     for path in paths:
         if path:
             inner.setdefault(path[0], set()).add(path[1:])
     if inner and isinstance(value, Mapping):
         members = {key: replaced(item, inner.get(key, set()), replace) for key, item in value.items()}
-        value = {key: item for key, item in members.items() if item is not LEFT_OUT}
+        value = {key: item for key, item in members.items() if item is not NO_PART}
     elif inner and isinstance(value, list):
         value = [replaced(item, inner.get(index, set()), replace) for index, item in enumerate(value)]
     return replace(value) if () in paths else value
