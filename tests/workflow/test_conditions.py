@@ -167,7 +167,7 @@ def test_a_mistake_in_a_condition_is_found_before_the_workflow_runs(steps: tuple
 def test_steps_with_defaults_and_exists_may_use_a_step_that_may_be_skipped() -> None:
     server = shop()
     default = step_output("first", "total", default=5)
-    steps = [FIRST, mail(extra={"percent": default}, when=step_output("first").exists() | (default < 9))]
+    steps = [FIRST, mail(extra={"percent": default}, when=exists(step_output("first")) | (default < 9))]
     arguments = [Argument("total", type=int, required=True)]
     server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=steps))
 
@@ -180,7 +180,7 @@ def test_a_value_that_is_not_a_condition_is_refused() -> None:
 
     assert step.faults[0].startswith("when: 'x' is not a condition; compare a reference or a source")
     with pytest.raises(TypeError, match="give a list of values"):
-        prompt_arg("text").is_in("abc")
+        is_in(prompt_arg("text"), "abc")
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import WorkflowError
-from mcp_baton.workflow.reference import IN_A_TOOL, REFERENCE_TEXT, Reference, no_value, reference_to, source_of
-from mcp_baton.workflow.sources import USE_A_CONDITION, PromptArg, StepOutput, is_authors
+from mcp_baton.workflow.reference import IN_A_TOOL, REFERENCE_TEXT, Reference, no_value, reference_to
+from mcp_baton.workflow.sources import USE_A_CONDITION, PromptArg, StepOutput, is_authors, source_of
 from mcp_baton.workflow.steps.step import Step
 
 _MONITOR: Final = 4

@@ -76,11 +76,6 @@ def reference_to(source: Source, workflow: str | None = None) -> Reference:
     return Reference(source, workflow)
 
 
-def source_of(value: object) -> object:
-    """The data source that a reference stands for. Any other value is returned as it is."""
-    return value.__baton_source__ if isinstance(value, Reference) else value
-
-
 def workflow_of(reference: Reference) -> str | None:
     """The name of the workflow function that made a reference."""
     return reference.__baton_workflow__

@@ -75,20 +75,6 @@ class Operand:
         return Condition.of(">=", self, other)
 
 
-class SourceBase(Operand):
-    """The methods of all data sources."""
-
-    __slots__ = ()
-
-    def is_in(self, values: Sequence[Json]) -> "Condition":
-        """Whether the value is one of these."""
-        return is_in(self, values)
-
-    def exists(self) -> "Condition":
-        """Whether there is a value."""
-        return exists(self)
-
-
 class Condition(Struct, frozen=True, eq=False):
     """A condition of a step: a comparison of sources, or a combination of conditions.
 
@@ -166,39 +152,39 @@ _SIGNS: Final = {"and": "&", "or": "|"}
 _PARENTHESES: Final = "put each comparison in parentheses: (order.total > 100) & exists(order.email)"
 
 
-class PromptArg(SourceBase, Struct, frozen=True, eq=False):
+class PromptArg(Operand, Struct, frozen=True, eq=False):
     """The value of a prompt argument."""
 
     name: str
 
 
-class Constant(SourceBase, Struct, frozen=True, eq=False):
+class Constant(Operand, Struct, frozen=True, eq=False):
     """A fixed value. In its strings, `{arg}` is replaced by a prompt argument's value."""
 
     value: Json
 
 
-class StepOutput(SourceBase, Struct, frozen=True, eq=False):
+class StepOutput(Operand, Struct, frozen=True, eq=False):
     """An earlier step's output, or the field of it that a dotted path leads to."""
 
     binding: str
     path: str | None = None
 
 
-class TaskVariable(SourceBase, Struct, frozen=True, eq=False):
+class TaskVariable(Operand, Struct, frozen=True, eq=False):
     """A task variable, or the field of it that a dotted path leads to."""
 
     name: str
     path: str | None = None
 
 
-class FirstOf(SourceBase, Struct, frozen=True, eq=False):
+class FirstOf(Operand, Struct, frozen=True, eq=False):
     """The first of several sources that has a value."""
 
     sources: tuple["Source", ...]
 
 
-class Item(SourceBase, Struct, frozen=True, eq=False):
+class Item(Operand, Struct, frozen=True, eq=False):
     """The current element of the list of a step with `each`, or the field of it that a dotted path leads to."""
 
     path: str | None = None
@@ -209,9 +195,14 @@ type Source = PromptArg | Constant | StepOutput | TaskVariable | FirstOf | Item
 SOURCES = (PromptArg, Constant, StepOutput, TaskVariable, FirstOf, Item)
 
 
+def source_of(value: object) -> Any:
+    """The data source that a reference stands for. Any other value is returned as it is."""
+    return getattr(value, "__baton_source__", value)
+
+
 def as_source(value: object) -> Source:
     """A source, the source of a reference, or a plain value as a constant."""
-    source: Any = getattr(value, "__baton_source__", value)
+    source = source_of(value)
     return source if isinstance(source, SOURCES) else Constant(source)
 
 
@@ -222,7 +213,7 @@ def workflows_of(value: object) -> Iterator[str]:
 
 
 def _is_condition(value: object) -> bool:
-    return isinstance(value, Condition) or isinstance(getattr(value, "__baton_source__", value), SOURCES)
+    return isinstance(source_of(value), (Condition, *SOURCES))
 
 
 def condition_of(value: object) -> Condition:
@@ -233,7 +224,7 @@ def condition_of(value: object) -> Condition:
     """
     if isinstance(value, Condition):
         return value
-    source = getattr(value, "__baton_source__", value)
+    source = source_of(value)
     if isinstance(source, SOURCES):
         return Condition("==", (source, Constant(True)), frozenset(workflows_of(value)))
     raise TypeError(f'{value!r} is not a condition; compare a reference or a source: order["total"] > 100')

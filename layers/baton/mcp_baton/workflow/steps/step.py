@@ -12,7 +12,7 @@ from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.host import Skip
-from mcp_baton.workflow.reference import Reference, source_of
+from mcp_baton.workflow.reference import Reference
 from mcp_baton.workflow.sources import (
     Condition,
     PromptArg,
@@ -22,6 +22,7 @@ from mcp_baton.workflow.sources import (
     condition_of,
     parts_of,
     source_json,
+    source_of,
 )
 from mcp_baton.workflow.steps.retry import Retry
 
