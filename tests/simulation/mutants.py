@@ -280,7 +280,7 @@ def _expires_early(
 
 def _timed_after_read(starter: Starter, start: Start) -> TaskRecord | None:
     task = starter._read(start.task_id)  # noqa: SLF001
-    now_ms = starter._store.now_ms()  # noqa: SLF001
+    now_ms = starter.store.now_ms()
     if task is None and now_ms < start.until_ms:
         raise RepeatedCall(start, None, now_ms - start.asked_ms, is_running=True)
     return task

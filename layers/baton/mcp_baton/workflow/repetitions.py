@@ -8,6 +8,8 @@ it starts. An equal call finds that task, and replies with it instead of startin
 import logging
 from typing import Final
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import BatonError, StoreBusy, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.protocol.json import JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.state import KeyUnavailable
@@ -77,32 +79,21 @@ class RepeatedCall(BatonError):
         )
 
 
-class Starter:
+class Starter(Struct, frozen=True):
     """Stores the start of a first call, or finds the task of the equal call that it repeats.
 
-    Args:
+    Attributes:
         digest: Of the call: equal calls of an owner have the same.
         anew: Whether the call starts a new task in any case.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        workflow: Workflow,
-        store: TaskStore,
-        owner: str,
-        digest: str,
-        repeats_ms: int,
-        *,
-        anew: bool,
-    ) -> None:
-        self._request = request
-        self._workflow = workflow
-        self._store = store
-        self._owner = owner
-        self._digest = digest
-        self._repeats_ms = repeats_ms
-        self._anew = anew
+    request: Request
+    workflow: Workflow
+    store: TaskStore
+    owner: str
+    digest: str
+    repeats_ms: int
+    anew: bool
 
     def begin(self) -> Start | None:
         """Store the start of a new task. If the store does not answer, the call starts a task as without repetitions;
@@ -112,15 +103,15 @@ class Starter:
             RepeatedCall: the call repeats an earlier one.
             StoreBusy: the store is overloaded, or the task of an equal call cannot be read now. Nothing was started.
         """
-        starts, earlier = self._store.starts, None
-        until_ms = lease_end(self._store, self._request.exchange.remaining_ms)
-        start = Start(self._store.new_task_id(), self._request.asked_ms(), until_ms)
+        starts, earlier = self.store.starts, None
+        until_ms = lease_end(self.store, self.request.exchange.remaining_ms)
+        start = Start(self.store.new_task_id(), self.request.asked_ms(), until_ms)
         for _ in range(START_ATTEMPTS):
             try:
-                if self._anew:
-                    starts.replace(self._owner, self._digest, start)
+                if self.anew:
+                    starts.replace(self.owner, self.digest, start)
                     return start
-                found = starts.begin(self._owner, self._digest, start, earlier)
+                found = starts.begin(self.owner, self.digest, start, earlier)
             except StoreBusy:
                 raise
             except StoreError as error:
@@ -136,28 +127,28 @@ class Starter:
     def forget(self, start: Start) -> None:
         """Remove the start of a task that was not created, so that the next equal call does not wait for it."""
         try:
-            self._store.starts.forget(self._digest, start)
+            self.store.starts.forget(self.digest, start)
         except StoreError:
             logger.warning("task %s: its start could not be removed", start.task_id, exc_info=True)
 
     def _check(self, found: Start) -> None:
         """Return if the call starts a new task. Raises `RepeatedCall` if it repeats the call of this start."""
-        task, now_ms = self._task(found), self._store.now_ms()
+        task, now_ms = self._task(found), self.store.now_ms()
         age_ms = now_ms - found.asked_ms
         # Without a task, the first call died before it created the task, or the task has expired.
-        if task is None or not may_use(self._request.server, task) or _is_clients(task):
+        if task is None or not may_use(self.request.server, task) or _is_clients(task):
             return
         ended_ms, claim = _end_of_run(task), task.claim
         takes_over = ended_ms is None and task.job is None and claim is not None and claim.lapsed_at(now_ms)
         if takes_over and claim is not None:
-            is_repetition = now_ms - claim.until_ms < self._repeats_ms
+            is_repetition = now_ms - claim.until_ms < self.repeats_ms
         elif ended_ms is None:
             is_repetition = True
         else:
             is_slow = ended_ms - found.asked_ms >= SLOW_REPLY_MS
-            is_repetition = (is_slow or self._may_show_form(task)) and now_ms - ended_ms < self._repeats_ms
+            is_repetition = (is_slow or self._may_show_form(task)) and now_ms - ended_ms < self.repeats_ms
         if is_repetition and not self._has_named_workflow(task):
-            self._note("takeover" if takes_over else "repetition", task.task_id)
+            note(self.request, "takeover" if takes_over else "repetition", f"task {task.task_id}")
             raise RepeatedCall(
                 found, task, age_ms, is_running=ended_ms is None and not takes_over, takes_over=takes_over
             )
@@ -165,12 +156,12 @@ class Starter:
     def _may_show_form(self, task: TaskRecord) -> bool:
         """Whether the user of the earlier call may still see a form: the run is paused for values of a person, and
         this client, which is the same one as a rule, shows forms."""
-        envelope = self._request.envelope
+        envelope = self.request.envelope
         if not envelope.is_known or not declares(envelope.capabilities, "elicitation"):
             return False
         pauses = parse_pauses(pauses_of(task))
         questions = [question for pause in pauses if isinstance(pause, AnswersRequired) for question in pause.questions]
-        is_asking = self._workflow.ask and any(pause.missing_arguments for pause in pauses)
+        is_asking = self.workflow.ask and any(pause.missing_arguments for pause in pauses)
         return is_asking or any(question.of == "user" for question in questions)
 
     def _has_named_workflow(self, job: TaskRecord) -> bool:
@@ -183,18 +174,18 @@ class Starter:
     def _task(self, start: Start) -> TaskRecord | None:
         """Return the task of a start; `None` if it does not exist and can no longer be created. If the first call may
         be creating it at this moment, waits a little and then raises `RepeatedCall`."""
-        services, asked_ms = self._request.services, self._request.asked_ms()
-        waited_s = min(max(self._store.now_ms() - asked_ms, 0) / 1_000, CREATION_S)
+        services, asked_ms = self.request.services, self.request.asked_ms()
+        waited_s = min(max(self.store.now_ms() - asked_ms, 0) / 1_000, CREATION_S)
         ends_s, pause_s = services.clock() + CREATION_S - waited_s, FIRST_LOOK_S
         while True:
             # The time is taken before the read: this call may stand still after it, and the task be created meanwhile.
-            now_ms = self._store.now_ms()
+            now_ms = self.store.now_ms()
             task = self._read(start.task_id)
             if task is not None or now_ms >= start.until_ms:
                 return task
             left_s = ends_s - services.clock()
             if left_s <= 0:
-                self._note("repetition", start.task_id)
+                note(self.request, "repetition", f"task {start.task_id}")
                 raise RepeatedCall(start, None, now_ms - start.asked_ms, is_running=True)
             services.sleep(min(pause_s, left_s))
             pause_s *= 2
@@ -202,17 +193,13 @@ class Starter:
     def _read(self, task_id: str) -> TaskRecord | None:
         """Return a task, or `None` if there is none. There is no check of the scopes, which would hide the task and so
         let the call wait for it."""
-        store = self._request.services.store
         try:
-            return store.get(self._owner, task_id) if store else None
+            return self.store.get(self.owner, task_id)
         except TaskNotFound:
             return None
         except StoreUnavailable as error:
             # An equal call may be running.
             raise StoreBusy(f"task {task_id}: it cannot be read: {error}") from error
-
-    def _note(self, kind: str, task_id: str) -> None:
-        note(self._request, kind, f"task {task_id}")
 
 
 def note(request: Request, kind: str, subject: str) -> None:
