@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Final, NoReturn, cast
@@ -288,8 +288,8 @@ def not_(condition: object) -> Condition:
     return Condition.of("not", condition)
 
 
-def source_json(source: "Source | Condition") -> Json:
-    """A source or a condition as JSON, for its step's fingerprint."""
+def source_json(source: "Source | Condition | Mapping[str, Source]") -> Json:
+    """A source, a condition or sources by name as JSON, for the step's fingerprint."""
     match source:
         case Condition(operator, operands):
             return [operator, *map(source_json, operands)]
@@ -303,6 +303,8 @@ def source_json(source: "Source | Condition") -> Json:
             return ["step_output", binding, path]
         case Item(path):
             return ["item", path]
+        case Mapping():
+            return {name: source_json(part) for name, part in source.items()}
         case _:
             return ["task_variable", source.name, source.path]
 

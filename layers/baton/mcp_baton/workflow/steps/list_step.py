@@ -192,10 +192,6 @@ class ListStep(ToolStep):
         return {"each": self.each}
 
     @property
-    def options(self) -> tuple[object, ...]:
-        return *super().options, self.parallel
-
-    @property
     def own_parts(self) -> list[Json]:
         return [{"each": source_json(self.each)}]
 

@@ -98,9 +98,5 @@ class Question(Step):
         return [*super().texts, self.question]
 
     @property
-    def options(self) -> tuple[object, ...]:
-        return *super().options, self.question, self.of, self.returns
-
-    @property
     def own_parts(self) -> list[Json]:
         return [str(self.returns)]

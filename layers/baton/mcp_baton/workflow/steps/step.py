@@ -14,6 +14,7 @@ from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.host import Skip
 from mcp_baton.workflow.reference import Reference
 from mcp_baton.workflow.sources import (
+    SOURCES,
     Condition,
     PromptArg,
     Source,
@@ -133,10 +134,17 @@ class Step:
         return copy
 
     def __eq__(self, other: object) -> bool:
-        """Whether another step does the same. Sources cannot be compared by `==`: that makes a condition."""
-        if not isinstance(other, Step):
-            return NotImplemented
-        return type(self) is type(other) and self.parts == other.parts and self.options == other.options
+        """Whether another step does the same."""
+        return isinstance(other, Step) and type(self) is type(other) and self._comparable == other._comparable
+
+    @property
+    def _comparable(self) -> dict[str, object]:
+        """The fields, with sources as JSON: `==` on sources makes a condition."""
+        return {
+            name: source_json(value) if isinstance(value, (Condition, Mapping, *SOURCES)) else value
+            for name, value in vars(self).items()
+            if name not in ("faults", "fingerprint")
+        }
 
     __hash__ = object.__hash__
 
@@ -240,17 +248,9 @@ class Step:
         return 0
 
     @property
-    def options(self) -> tuple[object, ...]:
-        """What the step has besides `parts`."""
-        return self.guidance, self.retryable, self.checkpoint, self.retry, self.after, self.approval
-
-    @property
     def parts(self) -> list[Json]:
         """What the step does, without its texts."""
-        sources, bindings = (
-            {name: source_json(source) for name, source in mapping.items()}
-            for mapping in (self.arguments, self.template_bindings)
-        )
+        sources, bindings = map(source_json, (self.arguments, self.template_bindings))
         when: list[Json] = [] if self.when is None else [{"when": source_json(self.when)}]
         return [self.name, self.tool, sources, self.binding, list(self.resources), bindings, *self.own_parts, *when]
 

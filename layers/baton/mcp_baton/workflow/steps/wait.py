@@ -15,7 +15,7 @@ from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.pause import Waiting
 from mcp_baton.workflow.secrets import contains_argument
-from mcp_baton.workflow.sources import Constant, Source, as_source, source_json, source_text
+from mcp_baton.workflow.sources import Constant, Source, as_source, source_text
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
@@ -202,11 +202,6 @@ class Wait(Step):
     @property
     def label(self) -> dict[str, str]:
         return {"wait": self.waits_for}
-
-    @property
-    def options(self) -> tuple[object, ...]:
-        sleep = self.sleep if self.time_source is None else source_json(self.time_source)
-        return *super().options, self.callback, sleep
 
     @property
     def own_parts(self) -> list[Json]:
