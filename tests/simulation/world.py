@@ -222,8 +222,8 @@ class World:
             task_id = key[1].removeprefix(TASK)
             record = record_in(cast("Any", attribute))
             for number in record.chunks if record else ():
-                partition: Any = list_partition(owner, task_id, record.id if record else "")
-                piece = self.database.items.get((partition["S"], chunk_sort_key(number, 0)))
+                partition = list_partition(owner, task_id, record.id if record else "")
+                piece = self.database.items.get((partition, chunk_sort_key(number, 0)))
                 yield name, 0.0 if piece is None else int(piece["expires_at"]["N"])
             pointer = pointer_of(attribute)
             if pointer is None:

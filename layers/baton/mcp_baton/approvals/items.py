@@ -24,9 +24,19 @@ from mcp_baton.approvals.record import (
 from mcp_baton.approvals.waiting_items import WaitingApprovals
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_json
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, attributes, decode, encode_json, primary_key
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token, unlist
-from mcp_baton.tasks.dynamodb.items import AFTER_ALL_KEYS, LISTS, expired, number
+from mcp_baton.tasks.dynamodb.items import (
+    AFTER_ALL_KEYS,
+    LISTED_AT,
+    LISTED_IN,
+    expired,
+    in_list,
+    in_partition,
+    list_time,
+    number,
+    whole_s,
+)
 from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
 from mcp_baton.tasks.ids import new_token, text_digest
 from mcp_baton.tasks.texts import to_text
@@ -75,39 +85,27 @@ class DynamoDBApprovalStore:
     def latest(self, call: ApprovalRecord) -> tuple[ApprovalRecord, int] | None:
         key = _key_text(call, 0)
         digest = key[ID_PART_CHARS : 2 * ID_PART_CHARS]
-        page = self._table.query(
-            {
-                "KeyConditionExpression": "pk=:pk AND sk BETWEEN :first AND :last",
-                "ExpressionAttributeValues": {
-                    ":pk": {"S": APPROVAL_ITEM_PREFIX + key[:ID_PART_CHARS]},
-                    ":first": {"S": digest},
-                    ":last": {"S": digest + AFTER_ALL_KEYS},
-                },
-                "ScanIndexForward": False,
-                "Limit": 1,
-                "ConsistentRead": True,
-            }
-        )
+        request = in_partition(APPROVAL_ITEM_PREFIX + key[:ID_PART_CHARS], digest, digest + AFTER_ALL_KEYS)
+        page = self._table.query({**request, "ScanIndexForward": False, "Limit": 1})
         return next(((to_approval(item), _repeat_in(item["sk"]["S"])) for item in page["Items"]), None)
 
     def ask(self, record: ApprovalRecord, repeat: int) -> tuple[ApprovalRecord, bool]:
         key, now_ms, token = _key_text(record, repeat), self._table.clock_ms(), new_token()
         is_counted = self._waiting.enter(record, key)
         record = replace(record, approval_id=key + os.urandom(ID_PART_CHARS // 2).hex())
-        item: Item = {
-            **_key(record.approval_id),
-            "approval_id": {"S": record.approval_id},
-            "state": {"S": record.state.value},
-            "digest": {"S": record.digest},
-            "until": {"N": str(record.until_ms)},
-            "notify": {"N": str(record.notify_ms)},
-            "record": _encoded(record),
-            "expires_at": {"N": str((record.until_ms + self._audit_ms) // 1000)},
-            **_list_attributes(record),
-            **first_token(now_ms, token),
-        }
+        item = _key(record.approval_id) | attributes(
+            approval_id=record.approval_id,
+            state=record.state,
+            digest=record.digest,
+            until=record.until_ms,
+            notify=record.notify_ms,
+            record=_encoded(record),
+            expires_at=(record.until_ms + self._audit_ms) // 1000,
+            listed_in=_list_name(record.state, record.audience),
+            listed_at=f"{list_time(record.asked_ms)}#{record.approval_id}",
+        )
         try:
-            self._table.put(item, token, CREATE)
+            self._table.put(item | first_token(now_ms, token), token, CREATE)
         except ConditionFailed as failure:
             if failure.item is None:
                 raise StoreError("the approval was deleted while it was requested") from failure
@@ -118,9 +116,14 @@ class DynamoDBApprovalStore:
         return record, True
 
     def waiting(self, task_id: str) -> frozenset[str]:
-        request = {**_waiting_query(_task_text(task_id), self._table.clock_ms()), "ProjectionExpression": "approval_id"}
-        items = (item for page in self._table.pages(request) for item in page["Items"])
-        return frozenset(item["approval_id"]["S"] for item in items)
+        partition, now_ms = APPROVAL_ITEM_PREFIX + _task_text(task_id), self._table.clock_ms()
+        request = {
+            **in_partition(partition, waiting=ApprovalState.WAITING, now=now_ms),
+            "FilterExpression": "#state=:waiting AND #until>:now",
+            "ExpressionAttributeNames": {"#state": "state", "#until": "until"},
+            "ProjectionExpression": "approval_id",
+        }
+        return frozenset(item["approval_id"]["S"] for item in self._table.items(request))
 
     def use(
         self,
@@ -133,39 +136,34 @@ class DynamoDBApprovalStore:
         most: int = 1,
     ) -> tuple[ApprovalRecord | None, bool]:
         now_ms = self._table.clock_ms()
-        update = Update(new_token(), now_ms)
-        update.require(f"{update.name('state')}={update.text(ApprovalState.APPROVED)}")
-        update.require(f"{update.name('digest')}={update.text(call.digest)}")
-        update.require(f"{update.name('until')}>{update.number(now_ms)}")
-        used_by = update.name("used_by")
+        update = _decidable(now_ms, ApprovalState.APPROVED, call.digest)
         if earlier is None:
-            update.require(f"attribute_not_exists({used_by})")
+            update.require_missing("used_by")
         else:
-            update.require(f"{used_by}={update.value({'S': earlier})}")
+            update.require("used_by", "=", earlier)
         if earlier is not None and again is UseAgain.AFTER_FAILURE:
-            free = update.name("free")
-            update.require(f"attribute_exists({free}) AND {update.name('uses')}<{update.number(most)}")
-            update.remove(free)
+            update.require_exists("free")
+            update.require("uses", "<", most)
+            update.remove("free")
         elif earlier is not None and again is UseAgain.AFTER_DEATH:
-            free, repeated = update.name("free"), update.name("repeated")
-            update.require(f"attribute_not_exists({free}) AND attribute_not_exists({repeated})")
-            update.set(repeated, update.number(1))
+            update.require_missing("free", "repeated")
+            update.set("repeated", 1)
         if earlier is None or again is not UseAgain.ROUND:
-            update.add(update.name("uses"), update.number(1))
-        update.set(used_by, update.value({"S": attempt}))
-        update.set(update.name("used_ms"), update.number(now_ms))
+            update.add("uses", 1)
+        update.set("used_by", attempt)
+        update.set("used_ms", now_ms)
         try:
             return to_approval(self._table.update(_item_key(_key_text(call, repeat)), update, CREATE)), True
         except ConditionFailed as failure:
             return (None if failure.item is None else to_approval(failure.item)), False
 
     def free(self, record: ApprovalRecord, *, started: bool) -> None:
-        update = Update(new_token(), self._table.clock_ms())
-        used_by, free = update.name("used_by"), update.name("free")
-        update.require(f"{used_by}={update.value({'S': record.used_by or ''})} AND attribute_not_exists({free})")
-        update.set(free, update.number(1))
+        update = Update(self._table.clock_ms(), new_token())
+        update.require("used_by", "=", record.used_by or "")
+        update.require_missing("free")
+        update.set("free", 1)
         if not started:
-            update.add(update.name("uses"), update.number(-1))
+            update.add("uses", -1)
         self._apply(record, update)
 
     def _read(self, key: str) -> ApprovalRecord | None:
@@ -203,18 +201,8 @@ class DynamoDBApprovalStore:
 
     def _entries(self, name: str, cursor: str | None) -> Iterator[Item]:
         """The keys of the items in a list, newest first."""
-        values: Item = {":list": {"S": name}} if cursor is None else {":list": {"S": name}, ":at": {"S": cursor}}
-        pages = self._table.pages(
-            {
-                "IndexName": LISTS,
-                "KeyConditionExpression": "listed_in=:list" + ("" if cursor is None else " AND listed_at<:at"),
-                "ExpressionAttributeValues": values,
-                "ScanIndexForward": False,
-                "Limit": APPROVALS_PER_PAGE + 1,
-            }
-        )
-        for page in pages:
-            yield from page["Items"]
+        request = {**in_list(name, cursor), "ScanIndexForward": False, "Limit": APPROVALS_PER_PAGE + 1}
+        return self._table.items(request)
 
     def _current(self, entry: Item, state: ApprovalState) -> ApprovalRecord | None:
         """The approval of an entry, if it belongs in this list. The index may be a moment old."""
@@ -227,8 +215,8 @@ class DynamoDBApprovalStore:
             return record
         if record.expired_at(now_ms - CLOCK_SLACK_MS):
             # Remove it from the list, so that no further reader has to skip it.
-            update = Update(None, self._table.clock_ms())
-            update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
+            update = Update(self._table.clock_ms())
+            update.require("state", "=", ApprovalState.WAITING)
             unlist(update)
             self._apply(record, update)
         return None
@@ -236,10 +224,7 @@ class DynamoDBApprovalStore:
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         now_ms = self._table.clock_ms()
         state = ApprovalState.APPROVED if decision.approves else ApprovalState.DENIED
-        update = Update(new_token(), now_ms)
-        update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
-        update.require(f"{update.name('digest')}={update.text(decision.digest)}")
-        update.require(f"{update.name('until')}>{update.number(now_ms)}")
+        update = _decidable(now_ms, ApprovalState.WAITING, decision.digest)
         decided: JsonObject = {
             "decided_ms": now_ms,
             "decided_by": decision.by,
@@ -247,11 +232,9 @@ class DynamoDBApprovalStore:
             "source": decision.source,
             "reason": decision.reason,
         }
-        update.set(update.name("state"), update.text(state))
-        update.set(
-            update.name("decided"), update.value(encode_json("the decision", decided, COMPRESS_APPROVAL_OVER_BYTES))
-        )
-        update.set(update.name("listed_in"), update.text(_list_name(state, record.audience)))
+        update.set("state", state)
+        update.set("decided", encode_json("the decision", decided, COMPRESS_APPROVAL_OVER_BYTES))
+        update.set(LISTED_IN, _list_name(state, record.audience))
         try:
             decided_record = to_approval(self._table.update(_key(record.approval_id), update, WRITE))
         except ConditionFailed as failure:
@@ -260,18 +243,18 @@ class DynamoDBApprovalStore:
         return decided_record
 
     def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
-        update = Update(new_token(), self._table.clock_ms())
-        update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
-        update.set(update.name("state"), update.text(ApprovalState.WITHDRAWN))
-        update.set(update.name("listed_in"), update.text(_list_name(ApprovalState.WITHDRAWN, record.audience)))
+        update = Update(self._table.clock_ms(), new_token())
+        update.require("state", "=", ApprovalState.WAITING)
+        update.set("state", ApprovalState.WITHDRAWN)
+        update.set(LISTED_IN, _list_name(ApprovalState.WITHDRAWN, record.audience))
         withdrawn_record = self._apply(record, update)
         self._waiting.leave(record, record.approval_id[:-ID_PART_CHARS])
         return withdrawn_record
 
     def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
-        update = Update(None, self._table.clock_ms())
-        update.require(f"{update.name('notify')}={update.number(record.notify_ms)}")
-        update.set(update.name("notify"), update.number(notify_ms))
+        update = Update(self._table.clock_ms())
+        update.require("notify", "=", record.notify_ms)
+        update.set("notify", notify_ms)
         return self._apply(record, update).notify_ms == notify_ms
 
     def redact(self, record: ApprovalRecord) -> bool:
@@ -282,19 +265,15 @@ class DynamoDBApprovalStore:
             return False
         if waits:
             record = self.withdraw(record)
-        update = Update(None, self._table.clock_ms())
-        update.require(f"attribute_exists({update.name('pk')})")
-        update.set(update.name("record"), update.value(_encoded(replace(record, arguments={}, message=""))))
+        update = Update(self._table.clock_ms())
+        update.require_exists("pk")
+        update.set("record", _encoded(replace(record, arguments={}, message="")))
         self._apply(record, update)
         return True
 
     def add_link(self, record: ApprovalRecord, digest: str) -> None:
-        item: Item = {
-            **_link_key(digest),
-            "approval_id": {"S": record.approval_id},
-            "expires_at": {"N": str(-(-record.until_ms // 1000))},
-        }
-        self._table.create(item, "the link's token is taken")
+        link = attributes(approval_id=record.approval_id, expires_at=whole_s(record.until_ms))
+        self._table.create(_link_key(digest) | link, "the link's token is taken")
 
     def linked(self, digest: str) -> ApprovalRecord | None:
         item = self._table.get(_link_key(digest))
@@ -363,35 +342,17 @@ def _task_text(task_id: str) -> str:
     return text_digest(task_id)[:ID_PART_CHARS]
 
 
-def _waiting_query(task: str, now_ms: int) -> dict[str, Any]:
-    """The query of a task's approvals that wait, by the task's part of their ids."""
-    return {
-        "KeyConditionExpression": "pk=:pk",
-        "FilterExpression": "#state=:waiting AND #until>:now",
-        "ExpressionAttributeNames": {"#state": "state", "#until": "until"},
-        "ExpressionAttributeValues": {
-            ":pk": {"S": APPROVAL_ITEM_PREFIX + task},
-            ":waiting": {"S": ApprovalState.WAITING.value},
-            ":now": {"N": str(now_ms)},
-        },
-        "ConsistentRead": True,
-    }
-
-
 def _key(approval_id: str) -> Item:
     return _item_key(approval_id[:-ID_PART_CHARS])
 
 
 def _item_key(text: str) -> Item:
     """The key of the item with this first part of an id."""
-    return {
-        "pk": {"S": APPROVAL_ITEM_PREFIX + text[:ID_PART_CHARS]},
-        "sk": {"S": text[ID_PART_CHARS:]},
-    }
+    return primary_key(APPROVAL_ITEM_PREFIX + text[:ID_PART_CHARS], text[ID_PART_CHARS:])
 
 
 def _link_key(digest: str) -> Item:
-    return {"pk": {"S": LINK_PREFIX + digest}, "sk": {"S": LINK_KEY}}
+    return primary_key(LINK_PREFIX + digest, LINK_KEY)
 
 
 def _list_name(state: ApprovalState, audience: str) -> str:
@@ -399,14 +360,14 @@ def _list_name(state: ApprovalState, audience: str) -> str:
 
 
 def _listed_at(entry: Item) -> str:
-    position: str = entry["listed_at"]["S"]
+    position: str = entry[LISTED_AT]["S"]
     return position
 
 
-def _list_position(record: ApprovalRecord) -> str:
-    return f"{record.asked_ms:015d}#{record.approval_id}"
-
-
-def _list_attributes(record: ApprovalRecord) -> Item:
-    listed_in = _list_name(record.state, record.audience)
-    return {"listed_in": {"S": listed_in}, "listed_at": {"S": _list_position(record)}}
+def _decidable(now_ms: int, state: ApprovalState, digest: str) -> Update:
+    """A write to the approval of this call, if it has this state and has not expired."""
+    update = Update(now_ms, new_token())
+    update.require("state", "=", state)
+    update.require("digest", "=", digest)
+    update.require("until", ">", now_ms)
+    return update

@@ -11,9 +11,9 @@ from typing import Final
 
 from mcp_baton.approvals.record import MAX_WAITING_OF_OWNER, MAX_WAITING_OF_TASK, ApprovalRecord, TooManyWaiting
 from mcp_baton.exceptions import StoreError
-from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.attributes import Item, primary_key
 from mcp_baton.tasks.dynamodb.expressions import Update
-from mcp_baton.tasks.dynamodb.items import number
+from mcp_baton.tasks.dynamodb.items import number, whole_s
 from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.texts import to_text
@@ -62,7 +62,7 @@ class WaitingApprovals:
         """
         most, subject = (MAX_WAITING_OF_TASK, "this task") if record.task_id else (MAX_WAITING_OF_OWNER, "your calls")
         ended: list[str] = []
-        own_expires_s = -(-record.until_ms // 1000)
+        own_expires_s = whole_s(record.until_ms)
         expires_s: int | None = own_expires_s
         waits = 0
         while True:
@@ -94,34 +94,29 @@ class WaitingApprovals:
     def _entering(self, record: ApprovalRecord, key: str, most: int, ended: list[str], expires_s: int | None) -> Update:
         """The write that counts an approval, and no longer those that have ended. `expires_s` is the new end of the
         item, epoch seconds; `None` if it lives longer."""
-        update = Update(None, self._table.clock_ms())
-        entry, waiting = update.name(WAITING_ENTRY + key), update.name("waiting")
-        update.require(f"attribute_not_exists({entry})")
-        update.require(f"(attribute_not_exists({waiting}) OR {waiting}<{update.number(most + len(ended))})")
-        for name in ended:
-            update.require(f"attribute_exists({update.name(name)})")
-            update.remove(update.name(name))
-        update.add(waiting, update.number(1 - len(ended)))
-        update.set(entry, update.value({"S": f"{record.asked_ms} {record.until_ms}"}))
-        update.set(update.name("owner"), update.value({"S": to_text(record.owner)}))
-        expires_at = update.name("expires_at")
+        update = Update(self._table.clock_ms())
+        update.require_missing(WAITING_ENTRY + key)
+        update.require_any(update.missing("waiting"), update.compared("waiting", "<", most + len(ended)))
+        update.require_exists(*ended)
+        update.remove(*ended)
+        update.add("waiting", 1 - len(ended))
+        update.set(WAITING_ENTRY + key, f"{record.asked_ms} {record.until_ms}")
+        update.set("owner", to_text(record.owner))
         if expires_s is None:
             # The item may have been deleted since it was read. Without an end, a new one would never expire.
-            update.require(f"attribute_exists({expires_at})")
+            update.require_exists("expires_at")
         else:
-            new_expires_at = update.number(expires_s)
-            update.require(f"(attribute_not_exists({expires_at}) OR {expires_at}<={new_expires_at})")
-            update.set(expires_at, new_expires_at)
+            update.require_any(update.missing("expires_at"), update.compared("expires_at", "<=", expires_s))
+            update.set("expires_at", expires_s)
         return update
 
     def leave(self, record: ApprovalRecord, key: str) -> None:
         """Count an approval no longer, because it does not wait: one `UpdateItem`. A failure is only logged: `enter`
         finds the approval when the limit is reached."""
-        update = Update(None, self._table.clock_ms())
-        entry = update.name(WAITING_ENTRY + key)
-        update.require(f"attribute_exists({entry})")
-        update.remove(entry)
-        update.add(update.name("waiting"), update.number(-1))
+        update = Update(self._table.clock_ms())
+        update.require_exists(WAITING_ENTRY + key)
+        update.remove(WAITING_ENTRY + key)
+        update.add("waiting", -1)
         try:
             self._table.update(_key(record), update, WRITE, complete=False)
         except ConditionFailed:
@@ -158,4 +153,4 @@ def _entries(item: Item) -> dict[str, tuple[int, int]]:
 
 def _key(record: ApprovalRecord) -> Item:
     digest = text_digest(record.task_id or f"owner {record.owner}")
-    return {"pk": {"S": WAITING_PREFIX + digest[:16]}, "sk": {"S": WAITING_SORT_KEY}}
+    return primary_key(WAITING_PREFIX + digest[:16], WAITING_SORT_KEY)

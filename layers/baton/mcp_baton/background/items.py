@@ -16,7 +16,7 @@ from mcp_baton.exceptions import (
     TooLarge,
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_json
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, attributes, encode_json
 from mcp_baton.tasks.dynamodb.expressions import (
     Update,
     enter_outbox,
@@ -36,20 +36,22 @@ from mcp_baton.tasks.dynamodb.items import (
     ASKED,
     DAY_S,
     KEPT_UNTIL,
-    LISTED_AT,
     LISTED_IN,
-    LISTS,
     MARGIN_S,
     OUTBOX_SHARDS,
-    RUN,
+    RUN_DISPATCH,
+    RUN_NUMBER,
+    RUN_UNTIL,
     Path,
     expired,
     head_bytes,
+    in_list,
     list_time,
     number,
     outbox_name,
     owner_of,
     task_id_of,
+    whole_s,
 )
 from mcp_baton.tasks.dynamodb.lists import record_in
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
@@ -81,13 +83,14 @@ class DynamoDBJobStore:
         _require_startable(update)
         # A repeated event must not start a job that waits. If its worker died, the job would continue only at the end
         # of its wait, because a job with a claim is not woken.
-        last = update.path(RUN, "dispatch")
-        update.require(
-            f"(attribute_not_exists({last}) OR {last}<{update.number(dispatch)} OR "
-            f"{update.path(RUN, 'until')}>{update.number(0)} OR {update.name('due')}<{update.number(now_ms)})"
+        update.require_any(
+            update.missing(RUN_DISPATCH),
+            update.compared(RUN_DISPATCH, "<", dispatch),
+            update.compared(RUN_UNTIL, ">", 0),
+            update.compared("due", "<", now_ms),
         )
         take_claim(update, claim, now_ms)
-        update.set(last, update.number(dispatch))
+        update.set(RUN_DISPATCH, dispatch)
         try:
             item = self._table.update(self._tasks.key(owner, task_id), update, CREATE)
         except ConditionFailed as failure:
@@ -107,12 +110,12 @@ class DynamoDBJobStore:
             return None
         update = guarded_update(now_ms, new_token())
         _require_waiting(update)
-        _require_no_claim(update, now_ms)
-        update.require(f"{update.name('due')}<{update.number(now_ms)}")
+        update.require(RUN_UNTIL, "<", now_ms)
+        update.require("due", "<", now_ms)
         delay_ms = min(FIRST_DISPATCH_MS << min(job_of(task).dispatches, 16), MAX_DISPATCH_MS)
         _dispatch(update, task.task_id, now_ms + delay_ms, stored_item(task))
         with suppress(Conflict):
-            return self._tasks.record(task.owner, self._tasks.update(task.owner, task.task_id, update, CREATE))
+            return self._tasks.update(task.owner, task.task_id, update, CREATE)
         return None
 
     def give_up(self, task: TaskRecord, error: JsonObject) -> TaskRecord | None:
@@ -120,23 +123,23 @@ class DynamoDBJobStore:
         if not is_unclaimed_job(task, now_ms) or attempts_left(task) > 0:
             return None
         update = self._failure_update(error, now_ms)
-        _require_working(update)
-        _require_no_claim(update, now_ms)
-        update.require(f"{update.path(RUN, 'number')}>={update.name('allowed')}")
+        update.require("status", "=", TaskStatus.WORKING)
+        update.require(RUN_UNTIL, "<", now_ms)
+        update.require_expression(f"{update.path(RUN_NUMBER)}>={update.name('allowed')}")
         with suppress(Conflict):
-            return self._tasks.ended(task.owner, self._tasks.update(task.owner, task.task_id, update))
+            return self._tasks.ended(self._tasks.update(task.owner, task.task_id, update))
         return None
 
     def withdraw(self, task: TaskRecord, message: str) -> TaskRecord:
         update = finish_update(self._tasks.now_ms(), new_token(), TaskStatus.CANCELLED)
         set_message(update, message)
-        update.require(f"{update.path(RUN, 'number')}={update.number(0)}")
-        return self._tasks.ended(task.owner, self._tasks.update(task.owner, task.task_id, update))
+        update.require(RUN_NUMBER, "=", 0)
+        return self._tasks.ended(self._tasks.update(task.owner, task.task_id, update))
 
     def fail(self, task: TaskRecord, claim: Claim, error: JsonObject) -> TaskRecord:
         update = self._failure_update(error, self._tasks.now_ms())
         renew_claim(update, claim, release=True)
-        return self._tasks.ended(task.owner, self._update(task, update, claim, END))
+        return self._tasks.ended(self._update(task, update, claim, END))
 
     def ask(
         self, task: TaskRecord, claim: Claim, questions: Mapping[str, JsonObject], due_ms: int | None = None
@@ -153,17 +156,16 @@ class DynamoDBJobStore:
             unlist(update)
         else:
             _wait_until(update, task.task_id, due_ms)
-        update.set(update.name("status"), update.text(TaskStatus.INPUT_REQUIRED))
+        update.set("status", TaskStatus.INPUT_REQUIRED)
         _reset_attempts(update, job)
         # A job that was woken before the client has answered may ask something else now.
-        for key in sorted(job.open.keys() - questions.keys()):
-            update.remove(update.path(ASKED, to_text(key)))
+        update.remove(*((ASKED, to_text(key)) for key in sorted(job.open.keys() - questions.keys())))
         for key, question in texts.items():
-            update.set(update.path(ASKED, to_text(key)), update.value(question))
+            update.set((ASKED, to_text(key)), question)
         if kept_until_s is not None:
             note_kept(update, kept_until_s)
         try:
-            return self._tasks.record(task.owner, self._update(task, update, claim, END))
+            return self._update(task, update, claim, END)
         except Conflict as prolonged:  # the questions must be kept longer, too
             return self.ask(prolonged.current, claim, questions)
 
@@ -192,15 +194,15 @@ class DynamoDBJobStore:
         update = live_update(now_ms, new_token())
         # Whether these are the last answers was decided on this version. Without the condition, each of two
         # simultaneous writers could leave it to the other to make the task `working`.
-        _require_version(update, task)
+        update.require("version", "=", task.version)
         for key, answer in texts.items():
-            update.set(update.path(ANSWERED, to_text(key)), update.value(answer))
+            update.set((ANSWERED, to_text(key)), answer)
         if kept_until_s is not None:
             note_kept(update, kept_until_s)
         # The client has the task's id, so an equal call is no repetition (docs/workflows.md, Repeated calls).
         note_named(update)
         if not job.asked.keys() - job.answers.keys() - new_answers.keys():
-            update.set(update.name("status"), update.text(TaskStatus.WORKING))
+            update.set("status", TaskStatus.WORKING)
             _dispatch(update, task.task_id, now_ms + FIRST_DISPATCH_MS)
         return update
 
@@ -208,7 +210,7 @@ class DynamoDBJobStore:
         update = live_update(self._tasks.now_ms(), None)
         renew_claim(update, claim)
         set_message(update, message)
-        return self._tasks.record(task.owner, self._update(task, update, claim, RENEW))
+        return self._update(task, update, claim, RENEW)
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         self.extend(task, ttl_ms)
@@ -217,7 +219,7 @@ class DynamoDBJobStore:
         renew_claim(update, claim, release=True)
         _reset_attempts(update, job_of(task))
         _dispatch(update, task.task_id, now_ms + FIRST_DISPATCH_MS, stored_item(task))
-        return self._tasks.record(task.owner, self._update(task, update, claim, END))
+        return self._update(task, update, claim, END)
 
     def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str, due_ms: int) -> TaskRecord:
         self.extend(task, ttl_ms, ttl_ms)
@@ -226,30 +228,25 @@ class DynamoDBJobStore:
         _reset_attempts(update, job_of(task))
         _wait_until(update, task.task_id, due_ms)
         set_message(update, message)
-        return self._tasks.record(task.owner, self._update(task, update, claim, END))
+        return self._update(task, update, claim, END)
 
     def wake(self, owner: str, task_id: str) -> TaskRecord | None:
         now_ms = self._tasks.now_ms()
         update = guarded_update(now_ms, new_token())
         _require_waiting(update)
         # An expired claim is not enough: its worker may still run, and hand the job over by the entry that it has read.
-        update.require(f"{update.path(RUN, 'until')}={update.number(0)}")
+        update.require(RUN_UNTIL, "=", 0)
         _dispatch(update, task_id, now_ms + FIRST_DISPATCH_MS)
         with suppress(Conflict, TaskFinished, TaskNotFound):
-            return self._tasks.record(owner, self._tasks.update(owner, task_id, update))
+            return self._tasks.update(owner, task_id, update)
         return None
 
     def due(self) -> Iterator[tuple[str, str]]:
         # There is a sweep every minute, mostly without an item. Metrics of its queries would cost more than the sweeps.
         table, latest = replace(self._table, telemetry=SILENT), list_time(self._table.clock_ms())
         for shard in sorted(range(OUTBOX_SHARDS), key=lambda _: table.rng()):
-            request = {
-                "IndexName": LISTS,
-                "KeyConditionExpression": f"{LISTED_IN}=:list AND {LISTED_AT}<:now",
-                "ExpressionAttributeValues": {":list": {"S": outbox_name(shard)}, ":now": {"S": latest}},
-            }
             # The order is random, so that a later sweep processes those for which this one has no time.
-            for page in table.pages(request):
+            for page in table.pages(in_list(outbox_name(shard), latest)):
                 for keys in sorted(page["Items"], key=lambda _: table.rng()):
                     yield owner_of(keys), task_id_of(keys)
 
@@ -266,9 +263,9 @@ class DynamoDBJobStore:
         return None
 
     def unlist(self, task: TaskRecord) -> None:
-        item, update = stored_item(task), Update(None, self._tasks.now_ms())
+        item, update = stored_item(task), Update(self._tasks.now_ms())
         for name in ("version", "status", "expires_at"):
-            update.require(f"{update.name(name)}={update.value(item[name])}")
+            update.require(name, "=", item[name])
         unlist(update)
         with suppress(ConditionFailed):
             self._table.update(self._tasks.key(task.owner, task.task_id), update, RENEW)
@@ -279,7 +276,7 @@ class DynamoDBJobStore:
         lifetime_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
         if end_s * 1000 >= now_ms + (ttl_ms // 2 if least_ms is None else least_ms) or lifetime_ms <= task.ttl_ms:
             return task
-        expires_s = max(end_s, -(-(created_ms + lifetime_ms) // 1000))
+        expires_s = max(end_s, whole_s(created_ms + lifetime_ms))
         kept_s = self._kept_until_s(task, expires_s)
         expires_s = min(expires_s, kept_s or expires_s)
         lifetime_ms = min(lifetime_ms, expires_s * 1000 - created_ms)
@@ -288,16 +285,17 @@ class DynamoDBJobStore:
         update = guarded_update(now_ms, new_token())
         if task.claim is not None:
             require_claim(update, task.claim)
-        update.require(f"{update.name('expires_at')}<{update.number(expires_s)}")
-        update.set(update.name("expires_at"), update.number(expires_s))
-        update.set(update.name("ttl_ms"), update.number(lifetime_ms))
+        update.require("expires_at", "<", expires_s)
+        update.set("expires_at", expires_s)
+        update.set("ttl_ms", lifetime_ms)
         if kept_s is None:
-            update.require(f"attribute_not_exists({update.name(KEPT_UNTIL)})")
+            update.require_missing(KEPT_UNTIL)
         elif kept_s != number(stored_item(task), KEPT_UNTIL):
-            _require_version(update, task)  # another request may have stored values since, which are not kept so long
-            update.set(update.name(KEPT_UNTIL), update.number(kept_s))
+            # Another request may have stored values since, which are not kept so long.
+            update.require("version", "=", task.version)
+            update.set(KEPT_UNTIL, kept_s)
         try:
-            current = self._tasks.record(task.owner, self._update_counted(task, update, expires_s, lifetime_ms))
+            current = self._update_counted(task, update, expires_s, lifetime_ms)
         except Conflict as conflict:
             current = conflict.current  # it may live longer already
         if task.claim is not None and not has_claim(current, task.claim):
@@ -327,7 +325,7 @@ class DynamoDBJobStore:
             return kept_s
         return expires_s + DAY_S if keep(self._table, keys, expires_s + DAY_S) else kept_s
 
-    def _update(self, task: TaskRecord, update: Update, claim: Claim, retry_policy: RetryPolicy) -> Item:
+    def _update(self, task: TaskRecord, update: Update, claim: Claim, retry_policy: RetryPolicy) -> TaskRecord:
         try:
             return self._tasks.update(task.owner, task.task_id, update, retry_policy, claim)
         except ItemTooLarge as error:
@@ -337,7 +335,7 @@ class DynamoDBJobStore:
         message = shortened_message(str(error.get("message", "")))
         encoded = encode_json("the job's error", {**error, "message": message}, self._limits.compress_over_bytes)
         update = finish_update(now_ms, new_token(), TaskStatus.FAILED)
-        update.set(update.name("error"), update.value(encoded))
+        update.set("error", encoded)
         set_message(update, message)
         return update
 
@@ -366,24 +364,24 @@ class DynamoDBJobStore:
             raise TooLarge(f"the {kind} do not fit: the task's item would have {total} of {limit} bytes")
         return texts, kept_until_s
 
-    def _update_counted(self, task: TaskRecord, update: Update, expires_s: int, lifetime_ms: int) -> Item:
+    def _update_counted(self, task: TaskRecord, update: Update, expires_s: int, lifetime_ms: int) -> TaskRecord:
         """Make a write that extends a task, and count the task by its new end.
 
         During the write it is counted at both ends. Whoever ends the task removes the count at the end that the item
         has, so no count is left over.
         """
         counter, old_item = self._tasks.live_tasks(), stored_item(task)
-        new_item: Item = {**old_item, "expires_at": {"N": str(expires_s)}, "ttl_ms": {"N": str(lifetime_ms)}}
+        new_item = old_item | attributes(expires_at=expires_s, ttl_ms=lifetime_ms)
         if counter is None or counter.has_same_span(old_item, new_item):
             return self._tasks.update(task.owner, task.task_id, update)
         counter.prolong(task.owner, task.task_id, new_item)
         try:
-            item = self._tasks.update(task.owner, task.task_id, update)
+            extended_task = self._tasks.update(task.owner, task.task_id, update)
         except Exception:
             counter.leave(task.owner, task.task_id, new_item)
             raise
         counter.leave(task.owner, task.task_id, old_item)
-        return item
+        return extended_task
 
 
 def _size_with(item: Item, texts: Mapping[str, Attribute]) -> int:
@@ -436,47 +434,34 @@ def open_answers(task: TaskRecord, answers: JsonObject) -> dict[str, Json]:
 
 def _require_startable(update: Update) -> None:
     """Require a `working` task with attempts left. This fails for a task without a job, because it has no `allowed`."""
-    _require_working(update)
-    update.require(f"{update.path(RUN, 'number')}<{update.name('allowed')}")
+    update.require("status", "=", TaskStatus.WORKING)
+    update.require_expression(f"{update.path(RUN_NUMBER)}<{update.name('allowed')}")
 
 
 def _require_waiting(update: Update) -> None:
     """Require a job with attempts left that is `working`, or that asks its client and waits for something else, too.
     Makes it `working`."""
-    status, asks = update.name("status"), update.text(TaskStatus.INPUT_REQUIRED)
-    working = update.text(TaskStatus.WORKING)
-    update.require(f"({status}={working} OR ({status}={asks} AND attribute_exists({update.name(LISTED_IN)})))")
-    update.require(f"{update.path(RUN, 'number')}<{update.name('allowed')}")
-    update.set(status, working)
-
-
-def _require_working(update: Update) -> None:
-    update.require(f"{update.name('status')}={update.text(TaskStatus.WORKING)}")
-
-
-def _require_no_claim(update: Update, now_ms: int) -> None:
-    update.require(f"{update.path(RUN, 'until')}<{update.number(now_ms)}")
-
-
-def _require_version(update: Update, task: TaskRecord) -> None:
-    update.require(f"{update.name('version')}={update.number(task.version)}")
+    asks = update.compared("status", "=", TaskStatus.INPUT_REQUIRED)
+    is_working = update.compared("status", "=", TaskStatus.WORKING)
+    update.require_any(is_working, f"({asks} AND {update.exists(LISTED_IN)})")
+    update.require_expression(f"{update.path(RUN_NUMBER)}<{update.name('allowed')}")
+    update.set("status", TaskStatus.WORKING)
 
 
 def _wait_until(update: Update, task_id: str, due_ms: int) -> None:
     """Let a sweep dispatch a job from a time on."""
-    update.set(update.name("due"), update.number(due_ms))
+    update.set("due", due_ms)
     # The event of an earlier dispatch may have come last: a sweep must see that no wake-up is under way.
-    update.set(update.path(RUN, "dispatch"), update.name("dispatches"))
+    update.set_expression(RUN_DISPATCH, update.name("dispatches"))
     enter_outbox(update, task_id, due_ms)
 
 
 def _dispatch(update: Update, task_id: str, due_ms: int, item: Item | None = None) -> None:
     """Note one more dispatch. If it is lost, a sweep repeats it from a time on: see `enter_outbox`."""
-    dispatches = update.name("dispatches")
-    update.set(dispatches, f"{dispatches}+{update.number(1)}")
-    update.set(update.name("due"), update.number(due_ms))
+    update.increment("dispatches")
+    update.set("due", due_ms)
     enter_outbox(update, task_id, due_ms, item)
 
 
 def _reset_attempts(update: Update, job: Job) -> None:
-    update.set(update.name("allowed"), f"{update.path(RUN, 'number')}+{update.number(job.work.attempts)}")
+    update.set_expression("allowed", f"{update.path(RUN_NUMBER)}+{update.value(job.work.attempts)}")

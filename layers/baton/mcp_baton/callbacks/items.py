@@ -1,8 +1,8 @@
 """The addresses of callbacks, one small item for each, in the table of the tasks (ARCHITECTURE.md, Items)."""
 
 from mcp_baton.tasks.callbacks import CallbackTarget
-from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import expired
+from mcp_baton.tasks.dynamodb.attributes import Item, attributes, primary_key
+from mcp_baton.tasks.dynamodb.items import expired, whole_s
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.texts import from_text, to_text
 
@@ -17,15 +17,13 @@ class DynamoDBCallbackStore:
         self._table = table
 
     def add(self, digest: str, pointer: CallbackTarget, until_ms: int) -> None:
-        item: Item = {
-            **callback_key(digest),
-            "owner": {"S": to_text(pointer.owner)},
-            "task": {"S": pointer.task_id},
-            "step": {"S": to_text(pointer.step)},
-            "expires_at": {"N": str(-(-until_ms // 1000))},
-        }
-        if pointer.job_id is not None:
-            item["job"] = {"S": pointer.job_id}
+        item = callback_key(digest) | attributes(
+            owner=to_text(pointer.owner),
+            task=pointer.task_id,
+            step=to_text(pointer.step),
+            job=pointer.job_id,
+            expires_at=whole_s(until_ms),
+        )
         self._table.create(item, "the callback's token is taken")
 
     def find(self, digest: str) -> CallbackTarget | None:
@@ -37,4 +35,4 @@ class DynamoDBCallbackStore:
 
 
 def callback_key(digest: str) -> Item:
-    return {"pk": {"S": f"{CALLBACK_PREFIX}{digest}"}, "sk": {"S": CALLBACK_SORT_KEY}}
+    return primary_key(CALLBACK_PREFIX + digest, CALLBACK_SORT_KEY)

@@ -2,7 +2,7 @@
 
 from mcp_baton.exceptions import TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.attributes import Item, decode, encode_json
+from mcp_baton.tasks.dynamodb.attributes import Item, attributes, decode, encode_json, primary_key
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.items import expired, partition
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
@@ -22,17 +22,17 @@ class DynamoDBAnswerStore:
         self._table = table
 
     def ask(self, owner: str, question: str, ttl_s: int) -> None:
-        expires: Item = {"expires_at": {"N": str(self._table.clock_ms() // 1000 + ttl_s)}}
+        expires = attributes(expires_at=self._table.clock_ms() // 1000 + ttl_s)
         self._table.create(question_key(owner, question) | expires, "the question's id is taken")
 
     def answer(self, owner: str, question: str, answer: JsonObject) -> None:
         if not is_question(question):
             raise TaskNotFound
-        update = Update(new_token(), self._table.clock_ms())
-        update.require(f"attribute_exists({update.name('pk')})")
-        update.require(f"attribute_not_exists({update.name('answer')})")
-        update.require(f"{update.name('expires_at')}>{update.number(self._table.clock_ms() // 1000)}")
-        update.set(update.name("answer"), update.value(encode_json("the answer", answer, COMPRESS_ANSWER_OVER_BYTES)))
+        update = Update(self._table.clock_ms(), new_token())
+        update.require_exists("pk")
+        update.require_missing("answer")
+        update.require("expires_at", ">", update.now_ms // 1000)
+        update.set("answer", encode_json("the answer", answer, COMPRESS_ANSWER_OVER_BYTES))
         try:
             self._table.update(question_key(owner, question), update)
         except ConditionFailed as error:
@@ -52,4 +52,4 @@ class DynamoDBAnswerStore:
 
 
 def question_key(owner: str, question: str) -> Item:
-    return {"pk": partition(owner, question), "sk": {"S": QUESTION_KEY}}
+    return primary_key(partition(owner, question), QUESTION_KEY)

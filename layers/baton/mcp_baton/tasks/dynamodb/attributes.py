@@ -25,6 +25,9 @@ type Attribute = AttributeValueTypeDef
 type Item = dict[str, Attribute]
 """A whole item: attribute values by name."""
 
+type Value = str | int | Attribute
+"""What `attribute` makes an attribute of. A boolean is an `int`."""
+
 type Zips = Callable[[bytes], bytes]
 """Compresses a text, or returns it unchanged."""
 
@@ -42,6 +45,23 @@ NATIVE: Final = frozenset({PROGRESS, PAUSE_REASONS})
 MAX_NUMBER_DIGITS = 38
 MAX_NATIVE_LEVELS = 16
 """Levels of maps and lists in a native value. DynamoDB accepts 32, including those that the item adds."""
+
+
+def attribute(value: Value) -> Attribute:
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, int):
+        return {"N": str(value)}
+    return {"S": value} if isinstance(value, str) else value
+
+
+def attributes(**values: Value | None) -> Item:
+    """The attributes of an item. Values that are `None` are left out."""
+    return {name: attribute(value) for name, value in values.items() if value is not None}
+
+
+def primary_key(partition: str, sort: str) -> Item:
+    return {"pk": {"S": partition}, "sk": {"S": sort}}
 
 
 def encode_variable(name: str, value: Json, compress_over: int, zips: Zips = zipped) -> Attribute:

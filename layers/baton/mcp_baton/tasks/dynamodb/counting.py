@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 
 from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, TooManyTasks
-from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.attributes import Item, primary_key
 from mcp_baton.tasks.dynamodb.expressions import Update, base36
 from mcp_baton.tasks.dynamodb.items import Limits, number, partition
 from mcp_baton.tasks.dynamodb.table import CREATE, RENEW, ConditionFailed, ItemTooLarge, TaskTable
@@ -49,12 +49,11 @@ class LiveTasks:
         if "expires_at" in count:
             # Tasks that were created under a longer maximum lifetime are still counted.
             expires_s = max(expires_s, number(count, "expires_at"))
-        update = Update(None, self._table.clock_ms())
-        update.add(update.name(span_of(item)), update.number(1))
-        update.set(update.name("expires_at"), update.number(expires_s))
+        update = Update(self._table.clock_ms())
+        update.add(span_of(item), 1)
+        update.set("expires_at", expires_s)
         live_spans = {name for name, (end, _) in _spans(count).items() if end > now_s} | {span_of(item)}
-        for name in sorted(count.keys() - _OTHER_ATTRIBUTES - live_spans)[:MAX_COUNTS_REMOVED]:
-            update.remove(update.name(name))
+        update.remove(*sorted(count.keys() - _OTHER_ATTRIBUTES - live_spans)[:MAX_COUNTS_REMOVED])
         try:
             self._table.update(count_key(owner), update, CREATE, complete=False)
         except OutcomeUnknown as error:
@@ -66,10 +65,9 @@ class LiveTasks:
 
         If it fails, the task stays counted until it expires.
         """
-        update = Update(None, self._table.clock_ms())
-        span = update.name(span_of(item))
-        update.require(f"{span}>{update.number(0)}")
-        self._add(owner, task_id, update, span, -1)
+        update = Update(self._table.clock_ms())
+        update.require(span_of(item), ">", 0)
+        self._add(owner, task_id, update, item, -1)
 
     def has_same_span(self, old_item: Item, new_item: Item) -> bool:
         return span_of(old_item) == span_of(new_item)
@@ -80,12 +78,12 @@ class LiveTasks:
         Nothing is counted if the owner has no `COUNT` item, for example because the limit was set after the task was
         created. The update would create one without `expires_at`, which DynamoDB never deletes.
         """
-        update = Update(None, self._table.clock_ms())
-        update.require(f"attribute_exists({update.name('expires_at')})")
-        self._add(owner, task_id, update, update.name(span_of(item)), 1)
+        update = Update(self._table.clock_ms())
+        update.require_exists("expires_at")
+        self._add(owner, task_id, update, item, 1)
 
-    def _add(self, owner: str, task_id: str, update: Update, span: str, tasks: int) -> None:
-        update.add(span, update.number(tasks))
+    def _add(self, owner: str, task_id: str, update: Update, item: Item, tasks: int) -> None:
+        update.add(span_of(item), tasks)
         try:
             self._table.update(count_key(owner), update, RENEW, complete=False)
         except (StoreError, ConditionFailed, ItemTooLarge):
@@ -104,7 +102,7 @@ def span_of(item: Item) -> str:
 
 
 def count_key(owner: str) -> Item:
-    return {"pk": partition(owner), "sk": {"S": COUNT_KEY}}
+    return primary_key(partition(owner), COUNT_KEY)
 
 
 def _spans(item: Item) -> Mapping[str, tuple[int, int]]:

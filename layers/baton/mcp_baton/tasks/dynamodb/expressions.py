@@ -13,13 +13,16 @@ AWS APIs").
 from msgspec import Struct, field
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Value, attribute
 from mcp_baton.tasks.dynamodb.items import (
     BY_CLIENT,
     LISTED_AT,
     LISTED_IN,
     NAMED,
     RUN,
+    RUN_ID,
+    RUN_NUMBER,
+    RUN_UNTIL,
     WAKES,
     outbox_entry,
 )
@@ -32,6 +35,9 @@ LIVE_STATUSES = sorted(LIVE)
 
 MAX_STATUS_MESSAGE_CHARS, MAX_STATUS_MESSAGE_BYTES = 1_000, 1_500
 """The longest status message that is stored. Every later write of the task is charged for it."""
+
+type AttributePath = str | tuple[str | int, ...]
+"""An attribute of an item, or what is in it: names in maps, and indexes in lists."""
 
 TOKEN_SETS = tuple(f"w{number}" for number in range(29))
 OPPOSITE_TOKEN_SET = len(TOKEN_SETS) // 2
@@ -61,8 +67,8 @@ class Update(Struct):
     """The parts of an UpdateItem request, with placeholders. With a token it is applied once, however often it is sent;
     without one, a repetition is harmless. The token was created at `now_ms`, which determines its set."""
 
-    token: str | None
     now_ms: int
+    token: str | None = None
     names: dict[str, str] = field(default_factory=dict)
     values: dict[str, Attribute] = field(default_factory=dict)
     settings: list[str] = field(default_factory=list)
@@ -70,10 +76,9 @@ class Update(Struct):
     additions: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
     _placeholders: dict[str, str] = field(default_factory=dict)
-    _texts: dict[str, str] = field(default_factory=dict)
+    _scalars: dict[tuple[type, str | int], str] = field(default_factory=dict)
 
-    def path(self, *parts: str) -> str:
-        return ".".join(map(self.name, parts))
+    # Operands
 
     def name(self, attribute: str) -> str:
         placeholder = self._placeholders.get(attribute)
@@ -82,33 +87,67 @@ class Update(Struct):
             self.names[placeholder] = attribute
         return placeholder
 
-    def value(self, attribute: Attribute) -> str:
-        """A new placeholder for a value."""
+    def path(self, path: AttributePath) -> str:
+        if isinstance(path, str):
+            return self.name(path)
+        return "".join(f"[{part}]" if isinstance(part, int) else f".{self.name(part)}" for part in path)[1:]
+
+    def value(self, value: Value) -> str:
+        """The placeholder of a value. Equal texts and numbers have one."""
         placeholder = f":{base36(len(self.values))}"
-        self.values[placeholder] = attribute
+        if isinstance(value, str | int):
+            known = self._scalars.setdefault((type(value), value), placeholder)
+            if known != placeholder:
+                return known
+        self.values[placeholder] = attribute(value)
         return placeholder
 
-    def text(self, text: str) -> str:
-        """The placeholder of a text that may be used several times, such as a status."""
-        if text not in self._texts:
-            self._texts[text] = self.value({"S": text})
-        return self._texts[text]
+    # Actions
 
-    def set(self, path: str, value: str) -> None:
-        self.settings.append(f"{path}={value}")
+    def set(self, path: AttributePath, value: Value) -> None:
+        self.set_expression(path, self.value(value))
 
-    def remove(self, path: str) -> None:
-        self.removals.append(path)
+    def set_expression(self, path: AttributePath, expression: str) -> None:
+        self.settings.append(f"{self.path(path)}={expression}")
 
-    def add(self, path: str, value: str) -> None:
-        """Add the value of a placeholder to the number at a path; a missing number counts as 0."""
-        self.additions.append(f"{path} {value}")
+    def increment(self, path: AttributePath) -> None:
+        """Add 1 to a number that exists."""
+        self.set_expression(path, f"{self.path(path)}+{self.value(1)}")
 
-    def number(self, number: int) -> str:
-        return self.value({"N": str(number)})
+    def add(self, name: str, number: int) -> None:
+        """Add to a number; a missing one counts as 0."""
+        self.additions.append(f"{self.name(name)} {self.value(number)}")
 
-    def require(self, condition: str) -> None:
+    def remove(self, *paths: AttributePath) -> None:
+        self.removals += map(self.path, paths)
+
+    # Conditions
+
+    def require(self, path: AttributePath, operator: str, value: Value) -> None:
+        self.require_expression(self.compared(path, operator, value))
+
+    def require_expression(self, condition: str) -> None:
         self.conditions.append(condition)
+
+    def require_exists(self, *paths: AttributePath) -> None:
+        self.conditions += map(self.exists, paths)
+
+    def require_missing(self, *paths: AttributePath) -> None:
+        self.conditions += map(self.missing, paths)
+
+    def require_any(self, *conditions: str) -> None:
+        self.require_expression(f"({' OR '.join(conditions)})")
+
+    def compared(self, path: AttributePath, operator: str, value: Value) -> str:
+        return f"{self.path(path)}{operator}{self.value(value)}"
+
+    def exists(self, path: AttributePath) -> str:
+        return f"attribute_exists({self.path(path)})"
+
+    def missing(self, path: AttributePath) -> str:
+        return f"attribute_not_exists({self.path(path)})"
+
+    # The request
 
     def expression(self) -> str:
         removals, additions = self.removals, self.additions
@@ -143,19 +182,17 @@ def base36(number: int) -> str:
 def live_update(now_ms: int, token: str | None) -> Update:
     """A write to a live task: it exists, has not expired, and is not terminal."""
     update = guarded_update(now_ms, token)
-    version = update.name("version")
-    update.set(version, f"{version}+{update.number(1)}")
-    update.set(update.name("updated_at"), update.text(timestamp(now_ms)))
+    update.increment("version")
+    update.set("updated_at", timestamp(now_ms))
     return update
 
 
 def guarded_update(now_ms: int, token: str | None) -> Update:
     """As `live_update`, for a write that does not count as a change of the task."""
-    update = Update(token, now_ms)
-    update.require(f"attribute_exists({update.name('pk')})")
-    update.require(f"{update.name('expires_at')}>{update.number(now_ms // 1000)}")
-    live = ",".join(update.text(status) for status in LIVE_STATUSES)
-    update.require(f"{update.name('status')} IN ({live})")
+    update = Update(now_ms, token)
+    update.require_exists("pk")
+    update.require("expires_at", ">", now_ms // 1000)
+    update.require_expression(f"{update.name('status')} IN ({','.join(map(update.value, LIVE_STATUSES))})")
     return update
 
 
@@ -165,11 +202,11 @@ def finish_update(
     """The write that ends a task, perhaps with a result. `by_client` says that a client supplied it."""
     update = live_update(now_ms, token)
     unlist(update)
-    update.set(update.name("status"), update.text(status))
+    update.set("status", status)
     if result is not None:
-        update.set(update.name("result"), update.value(result))
+        update.set("result", result)
     if by_client:
-        update.set(update.name(BY_CLIENT), update.value({"BOOL": True}))
+        update.set(BY_CLIENT, value=True)
     return update
 
 
@@ -179,14 +216,13 @@ def enter_outbox(update: Update, task_id: str, at_ms: int, item: Item | None = N
     entry = outbox_entry(task_id, at_ms)
     if item is not None and LISTED_AT in item and item[LISTED_AT]["S"] <= entry[LISTED_AT]["S"]:
         return
-    for name, attribute in entry.items():
-        update.set(update.name(name), update.value(attribute))
+    for name, value in entry.items():
+        update.set(name, value)
 
 
 def unlist(update: Update) -> None:
     """Let a write remove an item from its list, if it is in one."""
-    update.remove(update.name(LISTED_IN))
-    update.remove(update.name(LISTED_AT))
+    update.remove(LISTED_IN, LISTED_AT)
 
 
 def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update:
@@ -196,28 +232,26 @@ def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update
     sum shows whether one expired without release.
     """
     update = guarded_update(now_ms, token)
-    update.require(f"{update.name('workflow')}={update.text(workflow)}")
+    update.require("workflow", "=", workflow)
     if claim.by_worker:  # it sees the callback that has listed the task, and its job continues
         unlist(update)
-        update.remove(update.name(WAKES))
+        update.remove(WAKES)
     if claim.named:
         note_named(update)
-    until, lapsed = update.path(RUN, "until"), update.path(RUN, "lapsed")
     if claim.takes_over:
-        update.require(f"{until}>{update.number(0)}")
-    update.set(lapsed, f"if_not_exists({lapsed},{update.number(0)})+{until}")
+        update.require(RUN_UNTIL, ">", 0)
+    lapsed = update.path((RUN, "lapsed"))
+    update.set_expression((RUN, "lapsed"), f"if_not_exists({lapsed},{update.value(0)})+{update.path(RUN_UNTIL)}")
     take_claim(update, claim, now_ms)
     return update
 
 
 def take_claim(update: Update, claim: Claim, now_ms: int) -> None:
     """Make a write take the claim, on condition that no other run has a live one."""
-    run_id, number, until = (update.path(RUN, member) for member in ("id", "number", "until"))
-    claim_id = update.text(claim.id)
-    update.require(f"({until}<{update.number(now_ms)} OR {run_id}={claim_id})")
-    update.set(run_id, claim_id)
-    update.set(number, f"{number}+{update.number(1)}")
-    update.set(until, update.number(claim.until_ms))
+    update.require_any(update.compared(RUN_UNTIL, "<", now_ms), update.compared(RUN_ID, "=", claim.id))
+    update.set(RUN_ID, claim.id)
+    update.increment(RUN_NUMBER)
+    update.set(RUN_UNTIL, claim.until_ms)
 
 
 def require_claim(update: Update, claim: Claim) -> None:
@@ -225,25 +259,25 @@ def require_claim(update: Update, claim: Claim) -> None:
 
     After a release the id stays until the next run claims the task, but `until` is 0 at once.
     """
-    update.require(f"{update.path(RUN, 'id')}={update.text(claim.id)}")
-    update.require(f"{update.path(RUN, 'until')}>{update.number(0)}")
+    update.require(RUN_ID, "=", claim.id)
+    update.require(RUN_UNTIL, ">", 0)
 
 
 def renew_claim(update: Update, claim: Claim, *, release: bool = False) -> None:
     """Make a write require the claim, and renew it until its new end, or release it."""
     require_claim(update, claim)
-    update.set(update.path(RUN, "until"), update.number(0 if release else claim.until_ms))
+    update.set(RUN_UNTIL, 0 if release else claim.until_ms)
     if release:
-        update.set(update.path(RUN, "ended"), update.number(update.now_ms))
+        update.set((RUN, "ended"), update.now_ms)
 
 
 def note_named(update: Update) -> None:
     """Let a write note that a call has named the task, so that its client has the task's id."""
-    update.set(update.name(NAMED), update.value({"BOOL": True}))
+    update.set(NAMED, value=True)
 
 
 def set_message(update: Update, message: str) -> None:
-    update.set(update.name("status_message"), update.value({"S": to_text(shortened_message(message))}))
+    update.set("status_message", to_text(shortened_message(message)))
 
 
 def shortened_message(message: str) -> str:

@@ -7,7 +7,17 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_arguments, encode_json, encode_variables
+from mcp_baton.tasks.dynamodb.attributes import (
+    Attribute,
+    Item,
+    Value,
+    attributes,
+    decode,
+    encode_arguments,
+    encode_json,
+    encode_variables,
+    primary_key,
+)
 from mcp_baton.tasks.dynamodb.values import Reader, Variables, no_reader
 from mcp_baton.tasks.ids import TASK_ID_ALPHABET
 from mcp_baton.tasks.record import (
@@ -40,6 +50,8 @@ is the sum of the ends of earlier claims; more than 0 if one of them was not rel
 
 Every item has the map, because an update can only set members of a map that exists.
 """
+
+RUN_ID, RUN_NUMBER, RUN_UNTIL, RUN_DISPATCH = (RUN, "id"), (RUN, "number"), (RUN, "until"), (RUN, "dispatch")
 
 NO_CLAIM = Claim("", 0, 0)
 
@@ -129,7 +141,7 @@ def values_ms(write_reserve_ms: int) -> int:
     return max(VALUES_MS, write_reserve_ms - ITEM_MS)
 
 
-def partition(owner: str, question: str = "") -> Attribute:
+def partition(owner: str, question: str = "") -> str:
     """The partition key of an owner's tasks, or of a question to it. Ids of questions have one length, so no two owners
     share a key."""
     prefix, suffix = (QUESTION_PREFIX, f"#{question}") if question else (OWNER_PREFIX, "")
@@ -137,11 +149,23 @@ def partition(owner: str, question: str = "") -> Attribute:
     if len(key.encode()) > MAX_PARTITION_KEY_BYTES:
         limit = MAX_PARTITION_KEY_BYTES - len(prefix) - len(suffix)
         raise StoreError(f"the owner's name is longer than {limit} bytes")
-    return {"S": key}
+    return key
 
 
 def key_of(owner: str, task_id: str) -> Item:
-    return {"pk": partition(owner), "sk": {"S": TASK_PREFIX + task_id}}
+    return primary_key(partition(owner), TASK_PREFIX + task_id)
+
+
+def in_partition(partition: str, first: str = "", last: str = "", **values: Value) -> dict[str, Any]:
+    """The strongly consistent query for a partition, or for its items whose sort keys are from `first` to `last`.
+    `values` are for other expressions of the query, such as `now` for `:now`."""
+    bounds = {"first": first, "last": last} if last else {}
+    operands = attributes(pk=partition, **bounds, **values)
+    return {
+        "KeyConditionExpression": "pk=:pk AND sk BETWEEN :first AND :last" if last else "pk=:pk",
+        "ExpressionAttributeValues": {f":{name}": operand for name, operand in operands.items()},
+        "ConsistentRead": True,
+    }
 
 
 def task_id_of(item: Item) -> str:
@@ -155,23 +179,22 @@ def owner_of(item: Item) -> str:
 def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
     ttl_ms = limits.ttl_ms(task.ttl_ms)
     compress_over, created_at = limits.compress_over_bytes, timestamp(now_ms)
-    item: Item = {
-        **key_of(task.owner, task_id),
-        "status": {"S": TaskStatus.WORKING},
-        "created_at": {"S": created_at},
-        "updated_at": {"S": created_at},
-        "ttl_ms": {"N": str(ttl_ms)},
-        "expires_at": expires_at(now_ms + ttl_ms, task.claim),
-        "version": {"N": "1"},
-        "arguments": encode_arguments(task.arguments, compress_over),
-        "variables": {"M": encode_variables(task.variables, compress_over)},
-        RUN: run_attribute(task.claim),
-    }
+    claim = task.claim or NO_CLAIM
+    item = key_of(task.owner, task_id) | attributes(
+        status=TaskStatus.WORKING,
+        created_at=created_at,
+        updated_at=created_at,
+        ttl_ms=ttl_ms,
+        # At the end of its lifetime, but not before its claim ends.
+        expires_at=whole_s(max(now_ms + ttl_ms, claim.until_ms)),
+        version=1,
+        arguments=encode_arguments(task.arguments, compress_over),
+        variables={"M": encode_variables(task.variables, compress_over)},
+        run={"M": attributes(id=claim.id, number=claim.number, until=claim.until_ms)},
+        definition=task.definition,
+    )
     if task.workflow is not None:
-        item["workflow"] = {"S": to_text(task.workflow)}
-        item[TIMINGS] = {"M": {}}
-    if task.definition is not None:
-        item["definition"] = {"S": task.definition}
+        item |= attributes(workflow=to_text(task.workflow), timings={"M": {}})
     if task.work is not None:
         item |= job_attributes(task.work, now_ms, compress_over) | outbox_entry(task_id, now_ms + FIRST_DISPATCH_MS)
     return item
@@ -251,12 +274,6 @@ def _text(item: Item, name: str) -> str | None:
     return from_text(item[name]["S"]) if name in item else None
 
 
-def run_attribute(claim: Claim | None) -> Attribute:
-    claim = claim or NO_CLAIM
-    number, until = {"N": str(claim.number)}, {"N": str(claim.until_ms)}
-    return {"M": {"id": {"S": claim.id}, "number": number, "until": until}}
-
-
 def claim_in(item: Item) -> Claim | None:
     if RUN not in item:
         return None
@@ -267,9 +284,9 @@ def claim_in(item: Item) -> Claim | None:
     return claim if claim.number else None
 
 
-def expires_at(ends_ms: int, claim: Claim | None) -> Attribute:
-    """When a new task expires, epoch seconds: at the end of its lifetime, but not before its claim ends."""
-    return {"N": str(-(-max(ends_ms, claim.until_ms if claim else 0) // 1000))}
+def whole_s(ms: int) -> int:
+    """Milliseconds as seconds, rounded up, for `expires_at`."""
+    return -(-ms // 1000)
 
 
 LISTS = "lists"
@@ -288,11 +305,22 @@ def outbox_entry(task_id: str, at_ms: int) -> Item:
     """The attributes that list an item in the outbox from a time on, epoch milliseconds. The time may be too early, but
     not too late: a sweep checks the item itself. That read costs a tenth of a write that moves the entry."""
     name = outbox_name(TASK_ID_ALPHABET.index(task_id[-1]) % OUTBOX_SHARDS)
-    return {LISTED_IN: {"S": name}, LISTED_AT: {"S": f"{list_time(at_ms)}#job"}}
+    return attributes(listed_in=name, listed_at=f"{list_time(at_ms)}#job")
 
 
 def outbox_name(shard: int) -> str:
     return f"{OUTBOX}{shard:x}"
+
+
+def in_list(name: str, before: str | None) -> dict[str, Any]:
+    """The query for the keys of the items in a list, or for those whose `listed_at` sorts before a text."""
+    values: Item = {":list": {"S": name}} if before is None else {":list": {"S": name}, ":before": {"S": before}}
+    bound = "" if before is None else f" AND {LISTED_AT}<:before"
+    return {
+        "IndexName": LISTS,
+        "KeyConditionExpression": f"{LISTED_IN}=:list{bound}",
+        "ExpressionAttributeValues": values,
+    }
 
 
 def list_time(at_ms: int) -> str:
@@ -315,15 +343,15 @@ def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
     """The attributes of a new job, which is dispatched for the first time."""
     fields = {name: getattr(work, name) for name in JOB_MEMBERS} | {"scopes": list(work.scopes)}
     fields |= {name: value for name in RARE_JOB_MEMBERS if (value := getattr(work, name))}
-    return {
-        TOOL: {"S": to_text(work.tool)},
-        WORK: encode_json("the job's work", fields, compress_over),
-        "due": {"N": str(now_ms + FIRST_DISPATCH_MS)},
-        "dispatches": {"N": "1"},
-        "allowed": {"N": str(work.attempts)},
-        ASKED: {"M": {}},
-        ANSWERED: {"M": {}},
-    }
+    return attributes(
+        tool=to_text(work.tool),
+        work=encode_json("the job's work", fields, compress_over),
+        due=now_ms + FIRST_DISPATCH_MS,
+        dispatches=1,
+        allowed=work.attempts,
+        asked={"M": {}},
+        answers={"M": {}},
+    )
 
 
 def job_in(item: Item, reader: Callable[[], Reader]) -> Job:

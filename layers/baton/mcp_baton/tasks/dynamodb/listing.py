@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import AFTER_ALL_KEYS, RUN, TASK_PREFIX, Limits, partition, task_id_of, to_record
+from mcp_baton.tasks.dynamodb.items import (
+    AFTER_ALL_KEYS,
+    RUN,
+    TASK_PREFIX,
+    Limits,
+    in_partition,
+    partition,
+    task_id_of,
+    to_record,
+)
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import is_task_id
 from mcp_baton.tasks.record import LIVE, PAUSE_REASONS, PROGRESS, TaskPage
@@ -54,17 +63,11 @@ def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limit
 
 def _query(owner: str, now_ms: int, limit: int, last_id: str | None) -> dict[str, Any]:
     projection, names = _projection(LISTED)
+    last = AFTER_ALL_KEYS if last_id is None else text_before(last_id)
     return {
-        "ConsistentRead": True,
-        "KeyConditionExpression": "pk=:owner AND sk BETWEEN :first AND :last",
+        **in_partition(partition(owner), TASK_PREFIX, TASK_PREFIX + last, now=now_ms // 1000),
         "FilterExpression": "#e>:now",
         "ExpressionAttributeNames": {"#e": "expires_at", **names},
-        "ExpressionAttributeValues": {
-            ":owner": partition(owner),
-            ":first": {"S": TASK_PREFIX},
-            ":last": {"S": TASK_PREFIX + (AFTER_ALL_KEYS if last_id is None else text_before(last_id))},
-            ":now": {"N": str(now_ms // 1000)},
-        },
         "ProjectionExpression": projection,
         "ScanIndexForward": False,
         "Limit": limit,

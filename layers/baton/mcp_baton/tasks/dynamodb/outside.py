@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import dumps
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, from_native, text_bytes
-from mcp_baton.tasks.dynamodb.items import DAY_S, KEPT_UNTIL, Path, number
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, attributes, from_native, primary_key, text_bytes
+from mcp_baton.tasks.dynamodb.items import DAY_S, KEPT_UNTIL, Path, in_partition, number
 from mcp_baton.tasks.dynamodb.lists import ListRecord, chunk_text
 from mcp_baton.tasks.dynamodb.parallel import run_jobs
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
@@ -50,10 +50,7 @@ def owner_digest(owner: str) -> str:
 
 def piece_key(owner: str, task_id: str, bundle: str, piece: int) -> Item:
     """The primary key of one piece of a bundle in DynamoDB. Each piece has its own partition."""
-    return {
-        "pk": {"S": f"{VALUE_PREFIX}{owner_digest(owner)}#{task_id}#{bundle}#{piece}"},
-        "sk": {"S": VALUE_SORT_KEY},
-    }
+    return primary_key(f"{VALUE_PREFIX}{owner_digest(owner)}#{task_id}#{bundle}#{piece}", VALUE_SORT_KEY)
 
 
 class Part(Struct, frozen=True):
@@ -83,9 +80,9 @@ class Bundle(Struct, frozen=True):
             offset += len(part.data)
 
 
-def list_partition(owner: str, task_id: str, list_id: str) -> Attribute:
-    """The partition key of a list's chunks."""
-    return {"S": f"{VALUE_PREFIX}{owner_digest(owner)}#{task_id}#{list_id}"}
+def list_partition(owner: str, task_id: str, list_id: str) -> str:
+    """The partition of a list's chunks."""
+    return f"{VALUE_PREFIX}{owner_digest(owner)}#{task_id}#{list_id}"
 
 
 def chunk_sort_key(number: int, piece: int) -> str:
@@ -179,25 +176,22 @@ class Mover:
 
     def _chunk_items(self, list_id: str, chunk: int, data: bytes) -> Iterator[Item]:
         """The items of a chunk. The token says which writer has taken its number."""
-        token: Attribute = {"S": new_token()}
+        token, partition = new_token(), list_partition(self._owner, self._task_id, list_id)
         starts = range(0, len(data), BUNDLE_BYTES)
         for piece, start in enumerate(starts):
-            yield {
-                "pk": list_partition(self._owner, self._task_id, list_id),
-                "sk": {"S": chunk_sort_key(chunk, piece)},
-                "expires_at": {"N": str(self.kept_until_s)},
-                "pieces": {"N": str(len(starts))},
-                "by": token,
-                "data": {"B": data[start : start + BUNDLE_BYTES]},
-            }
+            yield primary_key(partition, chunk_sort_key(chunk, piece)) | attributes(
+                expires_at=self.kept_until_s,
+                pieces=len(starts),
+                by=token,
+                data={"B": data[start : start + BUNDLE_BYTES]},
+            )
 
     def _pieces(self, bundle: Bundle) -> Iterator[tuple[Bundle, Callable[[], None]]]:
         """The writes of a bundle to items. It needs all of them."""
         for piece, start in enumerate(range(0, len(bundle.data), BUNDLE_BYTES)):
             key = piece_key(self._owner, self._task_id, bundle.name, piece)
-            content: Attribute = {"B": bundle.data[start : start + BUNDLE_BYTES]}
-            expires: Attribute = {"N": str(self.kept_until_s)}
-            yield bundle, partial(self._table.put_value, {**key, "expires_at": expires, "data": content})
+            data = attributes(expires_at=self.kept_until_s, data={"B": bundle.data[start : start + BUNDLE_BYTES]})
+            yield bundle, partial(self._table.put_value, key | data)
 
 
 def keys_of(owner: str, task_id: str, pointers: Iterable[ValuePointer]) -> list[Item]:
@@ -211,13 +205,8 @@ def chunk_keys(table: TaskTable, owner: str, task_id: str, record: ListRecord) -
     """The keys of a list's chunks: one `Query` or more."""
     if not record.chunks:
         return []
-    request = {
-        "ConsistentRead": True,
-        "KeyConditionExpression": "pk=:pk",
-        "ExpressionAttributeValues": {":pk": list_partition(owner, task_id, record.id)},
-        "ProjectionExpression": "pk,sk",
-    }
-    return [{"pk": item["pk"], "sk": item["sk"]} for page in table.pages(request) for item in page["Items"]]
+    request = in_partition(list_partition(owner, task_id, record.id)) | {"ProjectionExpression": "pk,sk"}
+    return [{"pk": item["pk"], "sk": item["sk"]} for item in table.items(request)]
 
 
 def keep(table: TaskTable, keys: Sequence[Item], until_s: int) -> bool:

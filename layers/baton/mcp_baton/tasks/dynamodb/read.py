@@ -8,6 +8,7 @@ from functools import partial
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Attribute
+from mcp_baton.tasks.dynamodb.items import in_partition
 from mcp_baton.tasks.dynamodb.lists import ListRecord, chunk_in
 from mcp_baton.tasks.dynamodb.outside import BUNDLE_BYTES, chunk_sort_key, list_partition, piece_key
 from mcp_baton.tasks.dynamodb.parallel import results_of, run_jobs
@@ -64,12 +65,8 @@ class Fetcher:
 
     def _read_chunks(self, record: ListRecord, *, consistent: bool) -> list[bytes] | None:
         """The contents of the record's chunks, in the order of their numbers; `None` if one is missing."""
-        request = {
-            "ConsistentRead": consistent,
-            "KeyConditionExpression": "pk=:pk",
-            "ExpressionAttributeValues": {":pk": list_partition(self._owner, self._task_id, record.id)},
-        }
-        items = {item["sk"]["S"]: item for page in self._table.pages(request) for item in page["Items"]}
+        request = in_partition(list_partition(self._owner, self._task_id, record.id))
+        items = {item["sk"]["S"]: item for item in self._table.items(request | {"ConsistentRead": consistent})}
         chunks: list[bytes] = []
         for number in sorted(record.chunks):
             first = items.get(chunk_sort_key(number, 0))

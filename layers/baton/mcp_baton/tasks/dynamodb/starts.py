@@ -6,13 +6,12 @@ task. A run whose creation was so slow that its claim is nearly over cancels its
 event also has `call`, the digest of its arguments, and `created`.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.attributes import Item, primary_key
 from mcp_baton.tasks.dynamodb.expressions import Update
-from mcp_baton.tasks.dynamodb.items import Limits, number
+from mcp_baton.tasks.dynamodb.items import Limits, number, whole_s
 from mcp_baton.tasks.dynamodb.table import CREATE, ConditionFailed, TaskTable
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.starts import Start
@@ -32,15 +31,14 @@ class DynamoDBStartStore:
     def begin(
         self, owner: str, digest: str, start: Start, instead_of: Start | None, lives_ms: int | None = None
     ) -> Start | None:
-        def require(update: Update) -> None:
-            task, now_s = update.name("task"), update.number(update.now_ms // 1000)
-            # DynamoDB deletes expired items hours later.
-            unused = f"attribute_not_exists({task}) OR {update.name('expires_at')}<={now_s}"
-            is_same = "" if instead_of is None else f" OR {task}={update.text(instead_of.task_id)}"
-            update.require(f"({unused}{is_same})")
-
+        update = self._update(owner, start, lives_ms)
+        # DynamoDB deletes expired items hours later.
+        free = [update.missing("task"), update.compared("expires_at", "<=", update.now_ms // 1000)]
+        if instead_of is not None:
+            free.append(update.compared("task", "=", instead_of.task_id))
+        update.require_any(*free)
         try:
-            self._store(owner, digest, start, require, lives_ms)
+            self._table.update(start_key(digest), update, CREATE)
         except ConditionFailed as failure:
             if failure.item is None:
                 raise StoreError("the start of an equal call was removed at this moment") from failure
@@ -48,49 +46,43 @@ class DynamoDBStartStore:
         return None
 
     def replace(self, owner: str, digest: str, start: Start) -> None:
-        self._store(owner, digest, start, lambda _: None)
+        self._table.update(start_key(digest), self._update(owner, start), CREATE)
 
-    def _store(
-        self,
-        owner: str,
-        digest: str,
-        start: Start,
-        require: Callable[[Update], None],
-        lives_ms: int | None = None,
-    ) -> None:
+    def _update(self, owner: str, start: Start, lives_ms: int | None = None) -> Update:
         now_ms = self._table.clock_ms()
-        update = Update(new_token(), now_ms)
-        require(update)
-        update.set(update.name("owner"), update.value({"S": to_text(owner)}))
-        update.set(update.name("task"), update.text(start.task_id))
-        update.set(update.name("asked"), update.number(start.asked_ms))
-        update.set(update.name("until"), update.number(start.until_ms))
-        update.remove(update.name("created"))
+        update = Update(now_ms, new_token())
+        update.set("owner", to_text(owner))
+        update.set("task", start.task_id)
+        update.set("asked", start.asked_ms)
+        update.set("until", start.until_ms)
+        update.remove("created")
         if start.call:
-            update.set(update.name("call"), update.text(start.call))
+            update.set("call", start.call)
         # The task may be created until the claim ends, and a worker may extend it up to the longest lifetime. The start
         # must not expire before the task does.
         ends_ms = max(now_ms, start.until_ms) + self._limits.max_ttl_ms if lives_ms is None else now_ms + lives_ms
-        update.set(update.name("expires_at"), update.number(-(-ends_ms // 1000)))
-        self._table.update(start_key(digest), update, CREATE)
+        update.set("expires_at", whole_s(ends_ms))
+        return update
 
     def confirm(self, digest: str, start: Start) -> None:
-        update = Update(None, self._table.clock_ms())
-        update.require(f"{update.name('task')}={update.text(start.task_id)}")
-        update.set(update.name("created"), update.value({"BOOL": True}))
-        with suppress(ConditionFailed):
-            self._table.update(start_key(digest), update)
+        update = Update(self._table.clock_ms())
+        update.set("created", value=True)
+        self._change(digest, start, update)
 
     def forget(self, digest: str, start: Start) -> None:
-        update = Update(None, self._table.clock_ms())
-        update.require(f"{update.name('task')}={update.text(start.task_id)}")
-        update.remove(update.name("task"))
+        update = Update(self._table.clock_ms())
+        update.remove("task")
+        self._change(digest, start, update)
+
+    def _change(self, digest: str, start: Start, update: Update) -> None:
+        """Change a start, unless another call has replaced it."""
+        update.require("task", "=", start.task_id)
         with suppress(ConditionFailed):
             self._table.update(start_key(digest), update)
 
 
 def start_key(digest: str) -> Item:
-    return {"pk": {"S": f"{START_PREFIX}{digest}"}, "sk": {"S": START_SORT_KEY}}
+    return primary_key(START_PREFIX + digest, START_SORT_KEY)
 
 
 def _start_in(item: Item) -> Start:

@@ -19,7 +19,6 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Item, encode_json, text_bytes
 from mcp_baton.tasks.dynamodb.expressions import (
-    Update,
     claim_update,
     finish_update,
     first_token,
@@ -151,7 +150,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         update = guarded_update(self.now_ms(), None)
         renew_claim(update, claim)
-        self.update(task.owner, task.task_id, update, RENEW, claim, complete=False)
+        self.update_item(task.owner, task.task_id, update, RENEW, claim, complete=False)
         return replace(task, claim=claim)
 
     def write(self, task: TaskRecord, batch: Batch) -> TaskRecord:
@@ -183,8 +182,9 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         if claim is not None:
             retry_policy = END if write.batch.release else CHECKPOINT
         update = write.update(task.task_id, self.now_ms(), token)
-        item = self.update(task.owner, task.task_id, update, retry_policy, claim)
-        written_task = self.record(task.owner, item) if write.result is None else self.ended(task.owner, item)
+        written_task = self.update(task.owner, task.task_id, update, retry_policy, claim)
+        if write.result is not None:
+            self.ended(written_task)
         for name in write.oversized:
             _log_not_stored(written_task, name)
         return replace(written_task, oversized=write.oversized) if write.oversized else written_task
@@ -193,7 +193,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         update = finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED)
         if claim is not None:
             require_claim(update, claim)
-        return self._finish(owner, task_id, update)
+        return self.ended(self.update(owner, task_id, update))
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         encoded = encode_json("the result", result, self.limits.compress_over_bytes)
@@ -202,7 +202,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         update = finish_update(self.now_ms(), new_token(), TaskStatus.COMPLETED, encoded, by_client=by_client)
         if size(encoded) <= RESULT_ROOM_BYTES:
             with suppress(ItemTooLarge):
-                return self._finish(owner, task_id, update)
+                return self.ended(self.update(owner, task_id, update))
         # The task is read first, so that no values are written for a task that has ended or that has another owner.
         task = self.get(owner, task_id)
         while not task.status.terminal:
@@ -214,9 +214,6 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             except TooLarge as error:
                 raise TooLarge("the result does not fit into the task's item") from error
         raise TaskFinished(task)
-
-    def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
-        return self.ended(owner, self.update(owner, task_id, update))
 
 
 def _log_not_stored(task: TaskRecord, name: str) -> None:

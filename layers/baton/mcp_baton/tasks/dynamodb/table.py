@@ -287,6 +287,11 @@ class TaskTable(Struct, frozen=True, eq=False):
             yield page
             start = page.get("LastEvaluatedKey")
 
+    def items(self, request: Mapping[str, Any]) -> Iterator[Item]:
+        """Read the items on all pages of a query."""
+        for page in self.pages(request):
+            yield from page["Items"]
+
     def scan(self, request: Mapping[str, Any], retry_policy: RetryPolicy = READ) -> Mapping[str, Any]:
         """Read one page. The request does not name the table."""
         scan = {"TableName": self.name, **request}

@@ -42,12 +42,18 @@ class TaskItems(Struct, frozen=True, eq=False):
         return self.table.clock_ms()
 
     def update(
+        self, owner: str, task_id: str, update: Update, retry_policy: RetryPolicy = WRITE, claim: Claim | None = None
+    ) -> TaskRecord:
+        """Make a write and return the task after it. Raises as `update_item`."""
+        return self.record(owner, self.update_item(owner, task_id, update, retry_policy, claim))
+
+    def update_item(
         self,
         owner: str,
         task_id: str,
         update: Update,
-        retry_policy: RetryPolicy = WRITE,
-        claim: Claim | None = None,
+        retry_policy: RetryPolicy,
+        claim: Claim | None,
         *,
         complete: bool = True,
     ) -> Item:
@@ -95,11 +101,11 @@ class TaskItems(Struct, frozen=True, eq=False):
 
         return to_record(owner, item, made_once(reader))
 
-    def ended(self, owner: str, item: Item) -> TaskRecord:
-        """The task in an item after the write that ended it. It is not counted as live any more."""
+    def ended(self, task: TaskRecord) -> TaskRecord:
+        """The same task, after the write that ended it. It is not counted as live any more."""
         if counter := self.live_tasks():
-            counter.leave(owner, task_id_of(item), item)
-        return self.record(owner, item)
+            counter.leave(task.owner, task.task_id, stored_item(task))
+        return task
 
     def live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
         """The live task on which a condition failed.

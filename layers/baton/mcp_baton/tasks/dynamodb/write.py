@@ -22,6 +22,7 @@ from mcp_baton.tasks.dynamodb.attributes import (
     text_bytes,
 )
 from mcp_baton.tasks.dynamodb.expressions import (
+    AttributePath,
     Update,
     enter_outbox,
     finish_update,
@@ -375,17 +376,15 @@ class Write:
         # The places of the steps were read from the progress of this definition.
         as_read = [*(["definition"] if self.variables else []), *(["version"] if batch.same_version else [])]
         for name in self.item.keys() & as_read:
-            update.require(f"{update.name(name)}={update.value(self.item[name])}")
+            update.require(name, "=", self.item[name])
         if batch.definition is not None:
-            update.set(update.name("definition"), update.value({"S": batch.definition}))
+            update.set("definition", batch.definition)
         for name, attribute in self._required.items():
-            update.require(f"{update.path('variables', name)}={update.value(attribute)}")
-        variables = update.name("variables") if self.variables else ""
+            update.require(("variables", name), "=", attribute)
         for name, attribute in self.variables.items():
-            update.set(f"{variables}.{update.name(name)}", update.value(attribute))
+            update.set(("variables", name), attribute)
         self._write_timings(update)
-        for name in sorted(self._removed):
-            update.remove(update.path("variables", name))
+        update.remove(*(("variables", name) for name in sorted(self._removed)))
         if PAUSE_REASONS in self.variables and PROGRESS not in self.variables:
             # Otherwise a step that a continuation completes meanwhile would be the cause of a pause.
             self._require_stopped_steps(update)
@@ -396,23 +395,20 @@ class Write:
         return update
 
     def _write_steps(self, update: Update) -> None:
-        unchanged = {} if self._replaces_progress else self.batch.unchanged
-        if not self._steps and not unchanged:
-            return
-        steps, status = update.path("variables", PROGRESS, "steps"), update.name("status")
         for step in self._steps:
-            path = f"{steps}[{step.index}].{status}"
-            update.require(f"{path}={update.text(step.expected)}")
+            status = _status_path(step.index)
+            update.require(status, "=", step.expected)
             if step.status != step.expected:
-                update.set(path, update.text(step.status))
-        update.conditions += [f"{steps}[{index}].{status}={update.text(old)}" for index, old in unchanged.items()]
+                update.set(status, step.status)
+        for index, old in ({} if self._replaces_progress else self.batch.unchanged).items():
+            update.require(_status_path(index), "=", old)
 
     def _write_timings(self, update: Update) -> None:
         if self._timings and self._sets_all_timings:
-            update.set(update.name(TIMINGS), update.value({"M": dict(self._timings)}))
+            update.set(TIMINGS, {"M": dict(self._timings)})
             return
         for name, attribute in self._timings.items():
-            update.set(update.path(TIMINGS, name), update.value(attribute))
+            update.set((TIMINGS, name), attribute)
 
     def _require_stopped_steps(self, update: Update) -> None:
         """Require that the steps of the new pause reasons still have the statuses that were read."""
@@ -421,20 +417,22 @@ class Write:
         progress = members(self.item, "variables").get(PROGRESS, NO_PROGRESS)
         for index, step in enumerate(progress["M"]["steps"]["L"]):
             if from_text(step["M"]["name"]["S"]) in names and index not in indexes:
-                path = f"{update.path('variables', PROGRESS, 'steps')}[{index}].{update.name('status')}"
-                update.require(f"{path}={update.text(step['M']['status']['S'])}")
+                update.require(_status_path(index), "=", step["M"]["status"]["S"])
 
     def _require_same_pauses(self, update: Update) -> None:
         """Require that no other writer has changed the pause reasons: each changes those of its own steps only."""
-        path, pauses = update.path("variables", PAUSE_REASONS), members(self.item, "variables").get(PAUSE_REASONS)
-        update.require(f"attribute_not_exists({path})" if pauses is None else f"{path}={update.value(pauses)}")
+        path, pauses = ("variables", PAUSE_REASONS), members(self.item, "variables").get(PAUSE_REASONS)
+        if pauses is None:
+            update.require_missing(path)
+        else:
+            update.require(path, "=", pauses)
 
     def _write_moved(self, update: Update) -> None:
-        """MoveValues stored values, if they are still the ones that were read, and note how long values are kept."""
+        """Replace stored values by pointers, if they are still the ones that were read, and note how long values are
+        kept."""
         for path, pointer in self.moved.items():
-            place = update.path(*path)
-            update.require(f"{place}={update.value(value_at(self.item, path))}")
-            update.set(place, update.value(pointer))
+            update.require(path, "=", value_at(self.item, path))
+            update.set(path, pointer)
         if self.kept_until_s is not None:
             note_kept(update, self.kept_until_s)
 
@@ -445,19 +443,22 @@ class Write:
         if batch.named:
             note_named(update)
         if batch.wakes:
-            update.set(update.name(WAKES), update.text(" ".join(batch.wakes)))
+            update.set(WAKES, " ".join(batch.wakes))
             enter_outbox(update, task_id, now_ms + FIRST_DISPATCH_MS)
         if batch.claim is not None:
             renew_claim(update, batch.claim, release=batch.release)
 
 
+def _status_path(index: int) -> AttributePath:
+    return ("variables", PROGRESS, "steps", index, "status")
+
+
 def note_kept(update: Update, until_s: int) -> None:
     """Let a write of pointers note until when their values are kept, epoch seconds."""
     # A longer life of the task needs values that are kept longer than these.
-    kept, until = update.name(KEPT_UNTIL), update.number(until_s)
-    update.require(f"(attribute_not_exists({kept}) OR {kept}<={until})")
-    update.require(f"{update.name('expires_at')}<={update.number(until_s - MARGIN_S)}")
-    update.set(kept, f"if_not_exists({kept},{until})")
+    update.require_any(update.missing(KEPT_UNTIL), update.compared(KEPT_UNTIL, "<=", until_s))
+    update.require("expires_at", "<=", until_s - MARGIN_S)
+    update.set_expression(KEPT_UNTIL, f"if_not_exists({update.path(KEPT_UNTIL)},{update.value(until_s)})")
 
 
 def fit_new(item: Item, limits: Limits, move: MoveValues) -> Item:
