@@ -57,7 +57,7 @@ NOT_DEPLOYED = ("cli/*", "local/*", "testing/*")
 """Modules that are not in the layer, so that their imports do not slow a cold start."""
 
 AWS_SDK_USERS = (
-    "tasks/dynamodb/table.py",
+    "tasks/dynamodb/retries.py",
     "state_keys.py",
     "aws.py",
     "clients.py",
@@ -197,7 +197,7 @@ def test_a_module_imports_only_lower_rooms() -> None:
         ("protocol/json.py", "from .. import tasks"),
         ("protocol/json.py", "import socket"),
         ("tasks/record.py", "import mcp_baton.workflow.run"),
-        ("tasks/dynamodb/table.py", "from botocore.exceptions import ClientError"),
+        ("tasks/dynamodb/retries.py", "from botocore.exceptions import ClientError"),
         ("workflow/run.py", "def f():\n    from mcp_baton.server.app import Server"),
         ("workflow/run.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.server.app"),
         ("workflow/run.py", "from mcp_baton.tasks.dynamodb.store import DynamoDbTaskStore"),

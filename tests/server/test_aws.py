@@ -25,7 +25,7 @@ from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.dynamodb.table import ATTEMPT_S, END
+from mcp_baton.tasks.dynamodb.retries import ATTEMPT_S, END
 from mcp_baton.tasks.record import NewTask
 from tests.fakes import FunctionContext
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client

@@ -214,8 +214,9 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
     for module in ("outside", "read"):
         patch.setattr(f"{STORE}.{module}.BUNDLE_BYTES", PIECE_BYTES)
-    patch.setattr(f"{STORE}.write.MAX_INLINE_BYTES", INLINE_BYTES)
-    patch.setattr(f"{STORE}.write.MIN_MOVED_BYTES", SMALLEST_MOVED)
+    patch.setattr(f"{STORE}.heads.MAX_INLINE_BYTES", INLINE_BYTES)
+    for module in ("heads", "write"):
+        patch.setattr(f"{STORE}.{module}.MIN_MOVED_BYTES", SMALLEST_MOVED)
     patch.setattr(f"{STORE}.lists.INLINE_LIST_BYTES", INLINE_LIST_BYTES)
     # The sixteen queries of a real sweep would take most of the time.
     for module in (f"{STORE}.items", "mcp_baton.background.items"):

@@ -32,8 +32,8 @@ from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.dynamodb import expressions, items, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.lists import ListRecord
+from mcp_baton.tasks.dynamodb.retries import RetryPolicy
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
-from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, TaskStanding, epoch_ms
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore

@@ -20,7 +20,8 @@ from mcp_baton.approvals.record import (
     UseAgain,
 )
 from mcp_baton.approvals.waiting_items import MAX_WAITS_FOR_STORED, WaitingApprovals
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
+from mcp_baton.tasks.dynamodb.retries import ConditionFailed
+from mcp_baton.tasks.dynamodb.table import TaskTable
 from tests.store.conftest import Clock
 from tests.store.fixture_types import Store
 

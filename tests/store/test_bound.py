@@ -8,7 +8,8 @@ import pytest
 
 from mcp_baton import Workflow
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.dynamodb.items import Limits, head_bytes
+from mcp_baton.tasks.dynamodb.heads import head_bytes
+from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.task_items import stored_item
 from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.record import (

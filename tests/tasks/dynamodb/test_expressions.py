@@ -7,8 +7,9 @@ import pytest
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import MAX_EXPRESSION_BYTES, Update
+from mcp_baton.tasks.dynamodb.heads import MAX_VALUES_MOVED
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
-from mcp_baton.tasks.dynamodb.write import MAX_VALUES_MOVED, Write
+from mcp_baton.tasks.dynamodb.write import Write
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite, Timing
 

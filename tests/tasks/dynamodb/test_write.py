@@ -6,10 +6,11 @@ import pytest
 
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import Limits, head_bytes, new_item
+from mcp_baton.tasks.dynamodb.heads import MAX_INLINE_BYTES, fit_new, head_bytes, head_room, is_fitting, values_in
+from mcp_baton.tasks.dynamodb.items import Limits, new_item
 from mcp_baton.tasks.dynamodb.outside import Mover
 from mcp_baton.tasks.dynamodb.values import item_size, pointer_in
-from mcp_baton.tasks.dynamodb.write import MAX_INLINE_BYTES, Write, fit_new, fits_new
+from mcp_baton.tasks.dynamodb.write import Write
 from mcp_baton.tasks.record import PROGRESS, NewTask
 from mcp_baton.tasks.store import Batch
 
@@ -101,7 +102,7 @@ def test_a_new_task_with_few_bytes_is_written_unchanged(
     progress: Json = {"goal": "g" * 1_000, "steps": [], "schemaVersion": 1}
     task = NewTask("owner", {PROGRESS: progress, **variables}, arguments=arguments)
     item = new_item(task, "0" * 37, 0, PLAIN)
-    assert fits_new(item, PLAIN) is is_unchanged
+    assert is_fitting(item, head_room(item, PLAIN), values_in(item), {}) is is_unchanged
     fit = fit_new(item, PLAIN, mover(FakeTable(), item).move)
     assert (fit == item) is is_unchanged
     assert item_size(fit) < 1_000 + MAX_INLINE_BYTES + 600

@@ -37,7 +37,8 @@ from mcp_baton.tasks.dynamodb.items import (
     number,
     whole_s,
 )
-from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
+from mcp_baton.tasks.dynamodb.retries import CREATE, WRITE, ConditionFailed
+from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import new_token, text_digest
 from mcp_baton.tasks.texts import to_text
 

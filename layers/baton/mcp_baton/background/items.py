@@ -23,6 +23,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     finish_update,
     guarded_update,
     live_update,
+    note_kept,
     note_named,
     renew_claim,
     require_claim,
@@ -31,6 +32,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     take_claim,
     unlist,
 )
+from mcp_baton.tasks.dynamodb.heads import BOOKKEEPING_BYTES, head_room, paths_to_move, values_in
 from mcp_baton.tasks.dynamodb.items import (
     ANSWERED,
     ASKED,
@@ -44,7 +46,6 @@ from mcp_baton.tasks.dynamodb.items import (
     RUN_UNTIL,
     Path,
     expired,
-    head_bytes,
     in_list,
     list_time,
     number,
@@ -54,10 +55,9 @@ from mcp_baton.tasks.dynamodb.items import (
     whole_s,
 )
 from mcp_baton.tasks.dynamodb.lists import record_in
-from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
+from mcp_baton.tasks.dynamodb.retries import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, pointer_in, size
-from mcp_baton.tasks.dynamodb.write import BOOKKEEPING_BYTES, RESULT_ROOM_BYTES, note_kept, paths_to_move, values_in
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
 from mcp_baton.tasks.texts import to_text
@@ -352,9 +352,8 @@ class DynamoDBJobStore:
             limit: The most bytes of the head, if they cannot be written outside.
         """
         head, kept_until_s = stored_item(task), None
-        bound = head_bytes(head, self._limits.head_bytes) - RESULT_ROOM_BYTES
         values: dict[Path, Attribute] = {(attribute, key): text for key, text in texts.items()}
-        if paths := paths_to_move(values, {}, _size_with(head, texts) - bound):
+        if paths := paths_to_move(values, {}, _size_with(head, texts) - head_room(head, self._limits)):
             mover = self._tasks.mover(task.owner, task.task_id, head, self._table.monotonic())
             pointers = mover.move({path: values[path] for path in paths})
             texts = {key: pointers.get((attribute, key), text) for key, text in texts.items()}

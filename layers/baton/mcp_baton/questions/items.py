@@ -5,7 +5,8 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Item, attributes, decode, encode_json, primary_key
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.items import expired, partition
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.dynamodb.retries import ConditionFailed, ItemTooLarge
+from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import is_question, new_token
 
 QUESTION_KEY = "QUESTION"

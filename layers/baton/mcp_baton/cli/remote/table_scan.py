@@ -10,7 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from mcp_baton.cli.remote.printing import console
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.table import RetryPolicy, TaskTable
+from mcp_baton.tasks.dynamodb.retries import RetryPolicy
+from mcp_baton.tasks.dynamodb.table import TaskTable
 
 SCAN_RETRIES: Final = RetryPolicy(throttled_s=300.0, unanswered_s=30.0)
 

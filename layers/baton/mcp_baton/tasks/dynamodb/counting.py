@@ -14,7 +14,8 @@ from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, T
 from mcp_baton.tasks.dynamodb.attributes import Item, primary_key
 from mcp_baton.tasks.dynamodb.expressions import Update, base36
 from mcp_baton.tasks.dynamodb.items import Limits, number, partition
-from mcp_baton.tasks.dynamodb.table import CREATE, RENEW, ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.dynamodb.retries import CREATE, RENEW, ConditionFailed, ItemTooLarge
+from mcp_baton.tasks.dynamodb.table import TaskTable
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,10 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Value, attribute
 from mcp_baton.tasks.dynamodb.items import (
     BY_CLIENT,
+    KEPT_UNTIL,
     LISTED_AT,
     LISTED_IN,
+    MARGIN_S,
     NAMED,
     RUN,
     RUN_ID,
@@ -274,6 +276,14 @@ def renew_claim(update: Update, claim: Claim, *, release: bool = False) -> None:
 def note_named(update: Update) -> None:
     """Let a write note that a call has named the task, so that its client has the task's id."""
     update.set(NAMED, value=True)
+
+
+def note_kept(update: Update, until_s: int) -> None:
+    """Let a write of pointers note until when their values are kept, epoch seconds."""
+    # A longer life of the task needs values that are kept longer than these.
+    update.require_any(update.missing(KEPT_UNTIL), update.compared(KEPT_UNTIL, "<=", until_s))
+    update.require("expires_at", "<=", until_s - MARGIN_S)
+    update.set_expression(KEPT_UNTIL, f"if_not_exists({update.path(KEPT_UNTIL)},{update.value(until_s)})")
 
 
 def set_message(update: Update, message: str) -> None:

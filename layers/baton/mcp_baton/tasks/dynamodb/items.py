@@ -21,12 +21,9 @@ from mcp_baton.tasks.dynamodb.attributes import (
 from mcp_baton.tasks.dynamodb.values import Reader, Variables, no_reader
 from mcp_baton.tasks.ids import TASK_ID_ALPHABET
 from mcp_baton.tasks.record import (
-    CALL_PREFIX,
     FIRST_DISPATCH_MS,
-    ITEMS_PREFIX,
     PAUSE_REASONS,
     PROGRESS,
-    RESULT_PREFIX,
     Claim,
     Job,
     JobSpec,
@@ -79,15 +76,6 @@ MARGIN_S = 43_200
 """If values are kept less than this longer than their task, they are kept longer when the task is extended, seconds."""
 
 NO_PROGRESS: Attribute = {"M": {"steps": {"L": []}}}
-
-STEP_BYTES, NAMES_OF_STEP = 180, 5
-"""What a step adds to the bound of a head: bytes, and how often its name."""
-
-VARIABLE_BYTES, LIST_BYTES = 110, 450
-"""What any other variable adds besides its name, and what an unfinished list does, bytes."""
-
-OF_STEPS = (RESULT_PREFIX, CALL_PREFIX)
-"""The prefixes of the variables that `STEP_BYTES` and `NAMES_OF_STEP` count."""
 
 type Path = tuple[str, ...]
 """The place of a value in a head."""
@@ -198,22 +186,6 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
     if task.work is not None:
         item |= job_attributes(task.work, now_ms, compress_over) | outbox_entry(task_id, now_ms + FIRST_DISPATCH_MS)
     return item
-
-
-def head_bytes(head: Item, base: int) -> int:
-    """The bound of a head, bytes: a base, for each step 180 bytes and five times its name, and for each other variable
-    its name and a pointer.
-
-    Outside are a step's result and call; inside stay its status, two pointers, its timing and its names.
-    """
-    variables = members(head, "variables")
-    steps = variables.get(PROGRESS, NO_PROGRESS)["M"]["steps"]["L"]
-    names = sum(len(step["M"]["name"]["S"].encode()) for step in steps)
-    bound = base + STEP_BYTES * len(steps) + NAMES_OF_STEP * names
-    for name in variables:
-        if name not in ALWAYS_IN_ITEM and not name.startswith(OF_STEPS):
-            bound += len(name.encode()) + (LIST_BYTES if name.startswith(ITEMS_PREFIX) else VARIABLE_BYTES)
-    return bound
 
 
 def value_at(head: Item, path: Path) -> Attribute:

@@ -22,7 +22,8 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, attributes, fro
 from mcp_baton.tasks.dynamodb.items import DAY_S, KEPT_UNTIL, Path, in_partition, number
 from mcp_baton.tasks.dynamodb.lists import ListRecord, chunk_text
 from mcp_baton.tasks.dynamodb.parallel import run_jobs
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
+from mcp_baton.tasks.dynamodb.retries import ConditionFailed
+from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.dynamodb.values import ValuePointer, bundle_name, sha256_of
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.texts import to_text, zipped

@@ -12,7 +12,8 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Item, primary_key
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.items import Limits, number, whole_s
-from mcp_baton.tasks.dynamodb.table import CREATE, ConditionFailed, TaskTable
+from mcp_baton.tasks.dynamodb.retries import CREATE, ConditionFailed
+from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.texts import to_text

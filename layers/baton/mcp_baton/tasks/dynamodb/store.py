@@ -26,18 +26,12 @@ from mcp_baton.tasks.dynamodb.expressions import (
     renew_claim,
     require_claim,
 )
-from mcp_baton.tasks.dynamodb.items import (
-    KEPT_UNTIL,
-    RUN,
-    claim_in,
-    expired,
-    new_item,
-    number,
-)
-from mcp_baton.tasks.dynamodb.table import CHECKPOINT, CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge
+from mcp_baton.tasks.dynamodb.heads import RESULT_ROOM_BYTES, exceeds_limits, fit_new, head_room, is_fitting, values_in
+from mcp_baton.tasks.dynamodb.items import KEPT_UNTIL, RUN, claim_in, expired, new_item, number
+from mcp_baton.tasks.dynamodb.retries import CHECKPOINT, CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
-from mcp_baton.tasks.dynamodb.write import RESULT_ROOM_BYTES, Write, exceeds_limits, fit_new, fits_new
+from mcp_baton.tasks.dynamodb.write import Write
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
     RESULT_PREFIX,
@@ -75,7 +69,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()
         task_id = task.task_id or self.new_task_id()
         item = new_item(task, task_id, now_ms, self.limits) | first_token(now_ms, token)
-        is_small = fits_new(item, self.limits)
+        is_small = is_fitting(item, head_room(item, self.limits), values_in(item), {})
         if not is_small and exceeds_limits(item["arguments"]):
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         # Counted before large values are written: an owner at the limit cannot fill the table.
@@ -183,7 +177,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             retry_policy = END if write.batch.release else CHECKPOINT
         update = write.update(task.task_id, self.now_ms(), token)
         written_task = self.update(task.owner, task.task_id, update, retry_policy, claim)
-        if write.result is not None:
+        if write.batch.result is not None:
             self.ended(written_task)
         for name in write.oversized:
             _log_not_stored(written_task, name)

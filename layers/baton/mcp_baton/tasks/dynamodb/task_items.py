@@ -10,7 +10,8 @@ from mcp_baton.exceptions import ClaimLost, Conflict, OutcomeUnknown, TaskFinish
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.items import ITEM_MS, Limits, expired, key_of, task_id_of, to_record
-from mcp_baton.tasks.dynamodb.table import WRITE, ConditionFailed, RetryPolicy, TaskTable
+from mcp_baton.tasks.dynamodb.retries import WRITE, ConditionFailed, RetryPolicy
+from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.dynamodb.values import Reader
 from mcp_baton.tasks.ids import is_task_id, new_task_id
 from mcp_baton.tasks.keys import made_once
