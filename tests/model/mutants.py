@@ -9,7 +9,7 @@ from mcp_baton.approvals import decisions, gate
 from mcp_baton.background import waiting
 from mcp_baton.background.items import DynamoDBJobStore
 from mcp_baton.callbacks import endpoint as callbacks
-from mcp_baton.present import board, mcp_task, sentences, view
+from mcp_baton.present import board, mcp_task, pause_sentences, stored_task
 from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.calls import ToolCall
@@ -113,7 +113,7 @@ LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3,
 
 _uses, _follows, _output = Step.uses, Step.follows, KnownValues._output  # noqa: SLF001
 _questions, _pause, _ready = KnownValues.open_questions, ListRun.pause, Workflow.ready
-_pauses_with, _what_happened = TaskPlan.pauses_with, sentences.what_happened
+_pauses_with, _what_happened = TaskPlan.pauses_with, pause_sentences.what_happened
 _may_retry: Callable[..., bool] = tool_step._may_retry  # noqa: SLF001
 Gate = gate._Gate  # noqa: SLF001
 
@@ -540,12 +540,12 @@ VIEWS = (
         "tasks/get does not see a decision",
         mcp_task,
         "view_of",
-        lambda task, now_ms, *_: view.view_of(task, now_ms),
+        lambda task, now_ms, *_: stored_task.view_of(task, now_ms),
         plan_of(call("s0"), t0=GUARDED),
     ),
     Mutant(
         "a status message says that a person is waited for",
-        sentences,
+        pause_sentences,
         "WAITS_FOR_MODEL",
         "waits for an approval of people",
         plan_of(call("s0", arguments={})),
@@ -577,7 +577,7 @@ KILLS = (
     ),
     Mutant(
         "an interrupted task looks paused",
-        view,
+        stored_task,
         "Interrupted",
         pause.DeadlineExceeded,
         plan_of(call("s0"), call("s1")),

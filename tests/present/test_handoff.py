@@ -6,7 +6,7 @@ import pytest
 
 from mcp_baton import ToolStep
 from mcp_baton.present.handoff import handoff
-from mcp_baton.present.sentences import what_happened
+from mcp_baton.present.pause_sentences import what_happened
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.arguments import Argument

@@ -28,26 +28,22 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.local.request_log import outcome_of, pause_words
 from mcp_baton.present.mcp_task import ViewOptions, listed_view, task_view
-from mcp_baton.present.prompt_messages import messages
-from mcp_baton.present.recording import show_recording
-from mcp_baton.present.sentences import (
+from mcp_baton.present.pause_sentences import (
     PAUSE_SENTENCES,
     PAUSED_FOR_MODEL,
-    SKIPS,
-    SUPERSEDED,
-    TASK_ENDS,
-    end_text,
-    progress_text,
-    refusal_of,
+    WAITED,
     short_form,
-    skipped_text,
     status_line,
     waits_text,
     what_happened,
 )
+from mcp_baton.present.prompt_messages import messages
+from mcp_baton.present.recording import show_recording
+from mcp_baton.present.sentences import SKIPS, SUPERSEDED, TASK_ENDS, end_text, progress_text, refusal_of, skipped_text
+from mcp_baton.present.stored_task import task_meta, view_of
 from mcp_baton.present.task_action import list_result, state_result
 from mcp_baton.present.tool_result import not_run, result_of_ended_task, text_of_run
-from mcp_baton.present.view import NEXT_KEY, WAITED, task_meta, view_in_meta, view_in_result, view_of
+from mcp_baton.present.view import NEXT_KEY, view_in_meta, view_in_result
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSED_STEP, RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStatus, paused_step
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore

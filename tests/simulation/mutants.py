@@ -23,7 +23,7 @@ from mcp_baton.background.start_events import StartEvent
 from mcp_baton.background.waiting import Waits, Write
 from mcp_baton.callbacks import endpoint as callbacks
 from mcp_baton.exceptions import StoreError, TaskNotFound
-from mcp_baton.present import mcp_task, recording, view
+from mcp_baton.present import mcp_task, recording, stored_task, view
 from mcp_baton.present.mcp_task import ViewOptions
 from mcp_baton.present.recording import recorded_meta
 from mcp_baton.protocol.json import Json, JsonObject
@@ -65,7 +65,7 @@ from tests.simulation.waits import BackgroundWaitWorld, WaitWorld
 from tests.simulation.world import Rewrite, World
 
 MOST_SEEDS = 3_000
-_task_view, _run_meta, _pause_s = mcp_task.task_view, view.run_meta, RetryPolicy.pause_s
+_task_view, _run_meta, _pause_s = mcp_task.task_view, stored_task.run_meta, RetryPolicy.pause_s
 _suspend = waiting.suspend
 _outbox_entry, _not_written = items.outbox_entry, RunWriter._not_written  # noqa: SLF001
 _job_of, _has_task = creating.new_job, start_events._has_task  # noqa: SLF001

@@ -20,7 +20,7 @@ from mcp_baton import (
     step_output,
 )
 from mcp_baton.present.fit import MAX_TOTAL_BYTES
-from mcp_baton.present.sentences import PAUSED_FOR_MODEL
+from mcp_baton.present.pause_sentences import PAUSED_FOR_MODEL
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run

@@ -230,7 +230,7 @@ CHECKED_BEFORE = {
     "workflow/lease.py": 1,  # the same
     "workflow/repetitions.py": 1,  # `may_use` follows
     "questions/deliver_answer.py": 2,  # `hides` follows
-    "present/view.py": 2,  # tasks to which the caller's task refers
+    "present/stored_task.py": 2,  # tasks to which the caller's task refers
     "server/methods/task_actions.py": 2,  # check_own, or own_task, precedes
     "server/methods/tasks.py": 3,  # check_own precedes
     "background/creating.py": 2,  # the request has created the task

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Server, ToolError, ToolStep, Workflow
-from mcp_baton.present.sentences import PAUSED_FOR_MODEL
+from mcp_baton.present.pause_sentences import PAUSED_FOR_MODEL
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.tasks.ids import new_task_id
 from tests.support.client import Answer, Client, Era, JsonDict, Table, related_meta

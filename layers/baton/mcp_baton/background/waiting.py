@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mcp_baton.background.job import JobExecution
 from mcp_baton.exceptions import StoreError
-from mcp_baton.present.sentences import suspended_line
+from mcp_baton.present.pause_sentences import suspended_line
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import MAX_DISPATCH_MS, TaskRecord, epoch_ms, statuses_of
 from mcp_baton.tasks.store import TaskStore

@@ -10,8 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from mcp_baton.present.sentences import reasons_by_type
-from mcp_baton.present.view import WAITED
+from mcp_baton.present.pause_sentences import WAITED, reasons_by_type
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.record import PAUSED_STEP

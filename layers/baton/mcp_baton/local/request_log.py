@@ -12,7 +12,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.log import Entry, Status, one_line, without_token
 from mcp_baton.local.worker_pool import LambdaHandler
-from mcp_baton.present.sentences import short_form
+from mcp_baton.present.pause_sentences import short_form
 from mcp_baton.present.view import TaskView, view_in_meta
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import Method, call_method

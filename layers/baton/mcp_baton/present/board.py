@@ -9,7 +9,8 @@ from msgspec import Struct
 from mcp_baton.exceptions import BatonError, ProtocolError, StoreError
 from mcp_baton.present.fit import MAX_RESULT_BYTES, MAX_TOTAL_BYTES, cut, fit
 from mcp_baton.present.mcp_task import facts_of, read_variable
-from mcp_baton.present.sentences import may_have_run, what_happened
+from mcp_baton.present.pause_sentences import what_happened
+from mcp_baton.present.sentences import may_have_run
 from mcp_baton.present.view import TaskView
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import (

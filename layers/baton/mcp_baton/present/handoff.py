@@ -4,18 +4,22 @@ Models trust the assistant's messages, so all values in the handoff are quoted (
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
-from mcp_baton.present.fit import MAX_EVENT_BYTES, cut
-from mcp_baton.present.sentences import end_text, repeats_text, what_happened
+from mcp_baton.present.fit import MAX_EVENT_BYTES, MAX_TEXT_BYTES, bytes_of, cut, fit
+from mcp_baton.present.pause_sentences import what_happened
+from mcp_baton.present.sentences import all_done_text, end_text, may_have_run, may_have_run_twice, repeats_text
 from mcp_baton.protocol.json import JsonObject, dumps_spaced
+from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_guidance
 from mcp_baton.workflow.definition import TASK_ACTION, Workflow
 from mcp_baton.workflow.ended_run import EndedRun
-from mcp_baton.workflow.lease import Over, Superseded
-from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting
-from mcp_baton.workflow.remaining import UNATTENDED, Handle, RemainingCalls, uris_of
+from mcp_baton.workflow.lease import Over, Superseded, TaskOver
+from mcp_baton.workflow.pause import AnswersRequired, PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting
+from mcp_baton.workflow.remaining import UNATTENDED, Handle, RemainingCalls, Requirements, uris_of
+from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
@@ -27,6 +31,19 @@ UNKNOWN_MAKE_THESE_CALLS: Final = "If it did not happen, make these tool calls:"
 
 MAX_CALLS_SHOWN: Final = 5
 """The most calls of one list that a text shows."""
+
+SHORT_VALUE_CHARS: Final = 80
+"""Characters of JSON that a value may have in the first call, if the call does not fit otherwise."""
+
+NUMBER_BYTES: Final = 6
+"""The number before a call, and the empty line after it."""
+
+COUNT_BYTES: Final = 40
+"""The sentence that says how many calls are left out."""
+
+NO_TASK: Final = "This run has no task, so the server cannot continue it: make the calls yourself."
+
+NO_TASK_TO_ANSWER: Final = "This run has no task, so this call starts the workflow again."
 
 
 def call_that_shows(task_id: str, workflow: Workflow | None) -> str:
@@ -230,3 +247,65 @@ def ignored_values(run: EndedRun) -> list[str]:
 
 def capitalized(text: str) -> str:
     return text[0].upper() + text[1:]
+
+
+# In the result of a workflow's tool, as far as it fits
+
+
+def paused_text(run: EndedRun, known: KnownValues, tools: Requirements, handle: Handle | None) -> str:
+    completed = [pause.step for pause in run.pauses if known.statuses[pause.step].settled]
+    events = [f"Another call has completed step '{step}' while this run was under way." for step in completed]
+    pauses = tuple(pause for pause in run.pauses if pause.step not in completed)
+    events = [cut(event, MAX_EVENT_BYTES) for event in [*events, *what_happened(pauses)]]
+    if not known.open_steps:
+        done = all_done_text(list(known.statuses.values()))
+        finish = [f"{done}. {complete_text(handle)}"] if handle else []
+        return "\n\n".join([*events, *may_have_run_twice(run.repeated), *ignored_values(run), *finish])
+    remaining = RemainingCalls(known, tools, pauses, handle, handle if run.stored else None)
+    introduction, steps, closing = frame(remaining)
+    lost_text = " ".join(lost_results(remaining))
+    head = [*events, *([cut(lost_text, MAX_EVENT_BYTES)] if lost_text else [])]
+    head += [*may_have_run_twice(run.repeated), *may_have_run(open_repeats_before(run, known)), *introduction]
+    tail = [*notes_of(run), *closing]
+    if not steps:
+        return "\n\n".join([*head, *tail])
+    # The first call must be in the text. Later results show the others.
+    wordings = chain([_wordings(steps[0], remaining)], ([text_of(remaining, step)] for step in steps[1:]))
+    room = MAX_TEXT_BYTES - bytes_of("\n\n".join([*head, *tail])) - COUNT_BYTES
+    texts = fit(wordings, room, lambda text: bytes_of(text) + NUMBER_BYTES, in_order=True)
+    calls = [f"{number}. {text}" for number, text in enumerate(texts, 1)]
+    count = len(steps) - len(calls)
+    note = [f"And {count} more after {'this' if len(calls) == 1 else 'these'}."] if count else []
+    return "\n\n".join([*head, *calls, *note, *tail])
+
+
+def _wordings(step: Step, remaining: RemainingCalls) -> Iterator[str]:
+    """What remains of a step, from the longest to the shortest text."""
+    yield text_of(remaining, step)
+    short = text_of(remaining, step, limit=SHORT_VALUE_CHARS)
+    yield short
+    yield short.partition("\n")[0]
+    if step.tool is None:
+        yield f"Read the resources of step '{cut(step.name, MAX_QUOTED_CHARS)}'"
+    else:
+        alternative = ": let the server make it" if remaining.handle and remaining.handle.tool else ""
+        yield f"A call of {step.tool}, whose arguments are too long to show here{alternative}"
+
+
+def notes_of(run: EndedRun) -> list[str]:
+    if run.task is None:
+        if any(isinstance(pause, AnswersRequired) for pause in run.pauses):
+            return [NO_TASK_TO_ANSWER]
+        return [NO_TASK] if run.pauses else []
+    return [*ignored_values(run), *not_recorded(run)]
+
+
+def open_repeats_before(run: EndedRun, known: KnownValues) -> list[Repeat]:
+    """The open steps that an earlier run may have run."""
+    return [step for step in run.open_repeats if not known.statuses[step.step].settled]
+
+
+def how_to_continue(over: Over, known: KnownValues, handle: Handle | None) -> list[str]:
+    """How to continue after another request has completed or taken over the task."""
+    cannot_continue = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
+    return [] if handle is None or cannot_continue else [resume_text(handle, known, begin="")]

@@ -12,16 +12,8 @@ from msgspec import Struct, field, structs
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.present.fit import fit
-from mcp_baton.present.view import (
-    FACT_PREFIX,
-    OMITTED_KEY,
-    RESULT_BY_KEY,
-    TaskView,
-    is_suspended,
-    pause_members,
-    view_of,
-    waits_for_time,
-)
+from mcp_baton.present.stored_task import is_suspended, pause_members, view_of, waits_for_time
+from mcp_baton.present.view import FACT_PREFIX, OMITTED_KEY, RESULT_BY_KEY, TaskView
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import (

@@ -8,17 +8,17 @@ from typing import Final
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished
 from mcp_baton.present.fit import MAX_EVENT_BYTES, cut
 from mcp_baton.present.handoff import MAX_CALLS_SHOWN, call_that_shows, cancel_text, resume_text
+from mcp_baton.present.pause_sentences import failure_hint
 from mcp_baton.present.sentences import (
     NOT_MADE,
     all_done_text,
-    failure_hint,
     is_settled,
     may_have_run,
     may_have_run_twice,
     skipped_count,
     unrecorded_reason,
 )
-from mcp_baton.present.view import notes_meta, task_meta, view_of, with_decisions
+from mcp_baton.present.stored_task import notes_meta, task_meta, view_of, with_decisions
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.step_ids import step_id

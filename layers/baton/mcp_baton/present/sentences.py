@@ -6,9 +6,9 @@ command line, the request log and the console's page. Models trust these texts, 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from mcp_baton.exceptions import (
     Conflict,
@@ -23,34 +23,14 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from mcp_baton.tasks.record import PROGRESS, WAITS, WAITS_FOR, StepStatus, TaskStatus, steps_of, timestamp
-from mcp_baton.tools.approval import NotApproved
+from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskStatus, steps_of, timestamp
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.quoting import encoded_uri, one_line, quoted_error
+from mcp_baton.tools.quoting import one_line
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.tools.templates import fill, placeholders
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import Persisted
 from mcp_baton.workflow.host import Skip
 from mcp_baton.workflow.lease import Over, Superseded
-from mcp_baton.workflow.pause import (
-    REASONS,
-    AnswersRequired,
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequired,
-    DeadlineExceeded,
-    Interrupted,
-    OpenQuestion,
-    PauseReason,
-    Reason,
-    SchemaMismatch,
-    StepFailed,
-    UnresolvableParams,
-    UnresolvedDependency,
-    Waiting,
-)
 from mcp_baton.workflow.refusals import DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.steps.step import Step
@@ -58,275 +38,6 @@ from mcp_baton.workflow.steps.wait import Wait
 from mcp_baton.workflow.times import duration_text
 
 NOTHING_RUN: Final = "Nothing was run"
-
-# Pauses
-
-WAITS_FOR_MODEL: Final = "waits for the model"
-
-CAN_CONTINUE: Final = "can continue"
-
-WAIT_OVER: Final = "its wait is over; continue it"
-"""A task whose callback has arrived, or whose time has come."""
-
-PAUSED_FOR_MODEL: Final = f"paused: {WAITS_FOR_MODEL}"
-"""The status message of most paused tasks. Their status is `working`, because MCP has no status for it."""
-
-
-class PauseSentences(Struct, frozen=True):
-    """The sentences about one pause reason.
-
-    Attributes:
-        short: The reason in a few words, as templates: `{member}` is replaced by a member of the stored form. The first
-            template whose members all have values is used. The last one has no members.
-        happened: The reason in one or two sentences, for the handoff.
-        waits: What the task does, as in "This task waits for the model".
-        brief: The short form with what templates cannot express, such as the error.
-        in_status: Whether the status message has the short form; otherwise it says what the task waits for.
-    """
-
-    short: tuple[str, ...]
-    happened: Callable[[Any], str]
-    waits: str = WAITS_FOR_MODEL
-    in_status: bool = False
-    brief: Callable[[Any], str] | None = None
-
-
-def _unresolvable(reason: UnresolvableParams) -> str:
-    note = f": {reason.problem}" if reason.problem else ""
-    if reason.condition:
-        return f"Step '{reason.step}' could not start: its condition {one_line(reason.condition)} has no result{note}."
-    return f"Step '{reason.step}' could not start: no value was found for its argument '{reason.missing_param}'{note}."
-
-
-def _mismatch(reason: SchemaMismatch) -> str:
-    names = ", ".join(f"'{name}'" for name in reason.missing_fields)
-    value, pronoun = ("a value", "it") if len(reason.missing_fields) == 1 else ("values", "them")
-    missing_text = f"Step '{reason.step}' needs {value} for {names}. No earlier step provides {pronoun}."
-    refused_text = f"Step '{reason.step}' could not start: its tool does not accept its arguments."
-    fields = [f"Invalid: {quoted_error(item.field)} ({quoted_error(item.problem)})." for item in reason.shown_fields]
-    return " ".join([missing_text if names else refused_text, *fields])
-
-
-def _failed(reason: StepFailed) -> str:
-    error = quoted_error(reason.error)
-    if reason.resource is None:
-        return f"Step '{reason.step}' failed: {error}. {failure_hint(reason)}"
-    call = " Its tool was not called." if reason.suggested_tool else ""
-    unread = f"the resource {encoded_uri(reason.resource)} could not be read"
-    return f"Step '{reason.step}' failed: {unread}: {error}.{call} {failure_hint(reason)}"
-
-
-def _failed_briefly(reason: StepFailed) -> str:
-    cause = "the step failed" if reason.resource is None else f"cannot read {reason.resource}"
-    return f"{cause}: {reason.error}"
-
-
-def failure_hint(reason: StepFailed) -> str:
-    """What to do about a failure."""
-    if reason.outcome_unknown:
-        key = f" (idempotency key {reason.idempotency_key})" if reason.idempotency_key else ""
-        again = "This step is retryable." if reason.retryable else "If it did not, the same call can be made again."
-        return f"It may still have happened: check whether it happened{key}. {again}"
-    if reason.asks_client:
-        return "Its tool asks the client for input. Call it as below: nothing has to be corrected first."
-    if reason.is_for_the_operator:
-        return (
-            "This step is not retryable, and only the server's log says why it failed: tell the user, with the "
-            f"error id {reason.error_id}."
-        )
-    if reason.retryable:
-        return "This step is retryable."
-    return "This step is not retryable: correct the cause first."
-
-
-def _dependency(reason: UnresolvedDependency) -> str:
-    problem = f"is not available: {reason.reason}" if reason.reason else "does not exist"
-    output = f"the output '{reason.missing_output}' of step '{reason.producing_step}'"
-    return f"Step '{reason.step}' could not start: it needs {output}, which {problem}."
-
-
-def _questions(reason: AnswersRequired) -> str:
-    return " ".join([f"Step '{reason.step}' needs an answer.", *map(_question, reason.questions)])
-
-
-def _question(question: OpenQuestion) -> str:
-    text = quoted_error(question.question)
-    if question.of == "model":
-        return f"Question '{question.name}': {text}."
-    return f"Question '{question.name}' to the user: {text}. Ask the user, unless the conversation has the answer."
-
-
-def _not_approved(reason: ApprovalRequired | ApprovalDenied) -> str:
-    approval = NotApproved(reason.approval_id, reason.audience, reason.message, reason.expires_at, reason.reason)
-    denied = isinstance(reason, ApprovalDenied)
-    return f"Step '{reason.step}' did not run: {approval.denied() if denied else approval.waits()}"
-
-
-def _approved(reason: ApprovalGranted) -> str:
-    message = quoted_error(reason.message)
-    return f"A person of the group {reason.audience!r} has approved the call of step '{reason.step}': {message}."
-
-
-def _expired(reason: ApprovalExpired) -> str:
-    return (
-        f"The approval of the call of step '{reason.step}' expired at {reason.expires_at}: "
-        f"{quoted_error(reason.message)}. The next attempt requests another one."
-    )
-
-
-def _waiting(reason: Waiting) -> str:
-    callback = "for a callback of another system, " if reason.waits_for == "callback" else ""
-    if reason.over:
-        cause = "its callback has arrived, or its time has come" if callback else "its time has come"
-        return f"The wait of step '{reason.step}' is over: {cause}."
-    return f"Step '{reason.step}' waits {callback}until {reason.until}. Until then, nothing needs to be done."
-
-
-def _waits_briefly(reason: Waiting) -> str:
-    if reason.over:
-        return WAIT_OVER
-    callback = "for a callback " if reason.waits_for == "callback" else ""
-    return f"waits {callback}until {reason.until}"
-
-
-def _out_of_time(reason: DeadlineExceeded) -> str:
-    return f"The server ran out of time before step '{reason.step}'. Nothing failed."
-
-
-def _interrupted(reason: Interrupted) -> str:
-    return (
-        f"The run was interrupted at step '{reason.step}' or later, and what it did was not recorded: this step and "
-        "those after it may have run. Check before you repeat them."
-    )
-
-
-PAUSE_SENTENCES: Final[Mapping[type[Reason], PauseSentences]] = {
-    UnresolvableParams: PauseSentences(("missing {missingParam}", "a value is missing"), _unresolvable),
-    SchemaMismatch: PauseSentences(
-        ("missing {missingFields}", "a value is missing or invalid"), _mismatch, brief=SchemaMismatch.as_error
-    ),
-    StepFailed: PauseSentences(("cannot read {resource}", "the step failed"), _failed, brief=_failed_briefly),
-    UnresolvedDependency: PauseSentences(
-        ("needs {missingOutput} of step {producingStep}", "an earlier result is missing"), _dependency
-    ),
-    AnswersRequired: PauseSentences(("needs an answer",), _questions),
-    ApprovalRequired: PauseSentences(
-        ("waits for an approval of {audience}", "waits for an approval"),
-        _not_approved,
-        waits="waits for a person",
-        in_status=True,
-    ),
-    ApprovalDenied: PauseSentences(
-        ("denied by {audience}", "denied"), _not_approved, waits="cannot continue", in_status=True
-    ),
-    ApprovalGranted: PauseSentences(
-        ("approved by {audience}", "approved"), _approved, waits=CAN_CONTINUE, in_status=True
-    ),
-    ApprovalExpired: PauseSentences(
-        ("the approval of {audience} has expired", "the approval has expired"),
-        _expired,
-        waits=CAN_CONTINUE,
-        in_status=True,
-    ),
-    Waiting: PauseSentences(
-        ("waits until {until}", "waits"),
-        _waiting,
-        waits="waits for a {for}",
-        in_status=True,
-        brief=_waits_briefly,
-    ),
-    DeadlineExceeded: PauseSentences(("out of time",), _out_of_time),
-    Interrupted: PauseSentences(("the run was interrupted",), _interrupted),
-}
-
-
-def what_happened(reasons: Iterable[PauseReason]) -> list[str]:
-    """Each reason in one or two sentences, for the handoff. A question of several steps is asked once."""
-    texts, asked = list[str](), set[str]()
-    for reason in reasons:
-        if isinstance(reason, AnswersRequired):
-            new_questions = tuple(question for question in reason.questions if question.name not in asked)
-            asked |= {question.name for question in reason.questions}
-            texts.append(_questions(structs.replace(reason, questions=new_questions)))
-        else:
-            texts.append(PAUSE_SENTENCES[type(reason)].happened(reason))
-    return texts
-
-
-def short_form(reason: PauseReason) -> str:
-    """The reason in a few words, with the error or the invalid fields: `missing reader`."""
-    sentences = PAUSE_SENTENCES[type(reason)]
-    if sentences.brief is not None:
-        return sentences.brief(reason)
-    members = {name: _joined(value) for name, value in reason.to_json().items() if value}
-    template = next(candidate for candidate in sentences.short if placeholders(candidate) <= members.keys())
-    return fill(template, members)
-
-
-def waits_text(reasons: Iterable[PauseReason]) -> str:
-    """What a paused task does: `waits for the model`. Without a reason that this version of Baton knows, too."""
-    return " and ".join(dict.fromkeys(map(_waits_for, reasons))) or WAITS_FOR_MODEL
-
-
-def _waits_for(reason: PauseReason) -> str:
-    if not isinstance(reason, Waiting):
-        return PAUSE_SENTENCES[type(reason)].waits
-    if reason.over:
-        return CAN_CONTINUE
-    return fill(PAUSE_SENTENCES[Waiting].waits, {"for": "callback" if reason.waits_for == "callback" else "time"})
-
-
-def status_line(reasons: Sequence[PauseReason]) -> str:
-    """The status message of a paused task: what each stopped step waits for. Without reasons as in `waits_text`."""
-    if len(reasons) < 2:
-        return f"paused: {_state(reasons[0])}" if reasons else PAUSED_FOR_MODEL
-    over = [isinstance(reason, Waiting) and reason.over for reason in reasons]
-    states = [CAN_CONTINUE if is_over else _state(reason) for reason, is_over in zip(reasons, over, strict=True)]
-    return f"paused: {joined_states(states)}"
-
-
-def suspended_line(reasons: Iterable[PauseReason]) -> str:
-    """The status message of a background call that waits: what each stopped step waits for."""
-    return joined_states(map(_suspended_state, reasons))
-
-
-def _suspended_state(reason: PauseReason) -> str:
-    match reason:
-        case ApprovalRequired():
-            return f"{WAITS} of {reason.audience} until {reason.expires_at}"
-        case Waiting(over=False):
-            return f"{WAITS_FOR[reason.waits_for]} {reason.until} (step {reason.step})"
-        case _:
-            return short_form(reason)
-
-
-def _state(reason: PauseReason) -> str:
-    return short_form(reason) if PAUSE_SENTENCES[type(reason)].in_status else WAITS_FOR_MODEL
-
-
-def joined_states(texts: Iterable[str]) -> str:
-    """What several steps wait for, each once, as a status message."""
-    states = list(dict.fromkeys(texts))
-    rest = [f"{len(states) - MAX_STEPS_NAMED} more"] if len(states) > MAX_STEPS_NAMED else []
-    return "; ".join([*states[:MAX_STEPS_NAMED], *rest])
-
-
-def _joined(value: Json) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def reasons_by_type() -> dict[str, dict[str, Json]]:
-    """What the console's page needs to know of each reason, by its `type`."""
-    return {
-        str(kind.__struct_config__.tag): {
-            "short": list(PAUSE_SENTENCES[kind].short),
-            "waits": PAUSE_SENTENCES[kind].waits,
-            "remedy": kind.remedy.value,
-            "is_failure": kind.is_failure,
-        }
-        for kind in REASONS
-    }
-
 
 # Skips
 
@@ -405,17 +116,8 @@ def refusal_of(error: NotResumed | ArgumentRefused, workflow: Workflow, task_id:
                 INTERNAL_ERROR,
                 {"retryAfterMs": after_ms},
             )
-        case TaskHeld(until_ms=until_ms, current=task):
-            until, seconds = timestamp(until_ms), max((until_ms - now_ms + 999) // 1000, 1)
-            count = progress_text([step["status"] for step in steps_of(task)], " are done so far")
-            again = f"call {workflow.name} again in {seconds} s with {dumps_spaced({TASK_ID: task_id})}"
-            cause = f"Another run holds the task until {until} or longer; nothing was run"
-            return Refusal(
-                f"Another run holds this task until {until} or longer; {count}. {NOTHING_RUN}: {again}.",
-                f"{cause}: read the task, or send the request again then",
-                INVALID_REQUEST,
-                {"status": task.status.value, "progress": task.variables.get(PROGRESS), "runningUntil": until},
-            )
+        case TaskHeld():
+            return _held(error, workflow, task_id, now_ms)
         case TaskUnreadable(error=ValueLost() as lost):
             return Refusal(
                 f"The task cannot continue, because its arguments are lost: {lost}. {NOTHING_RUN}: {new_start}.",
@@ -453,6 +155,20 @@ def refusal_of(error: NotResumed | ArgumentRefused, workflow: Workflow, task_id:
                 "The workflow has changed since the task was started; these steps are completed and differ now: "
                 f"{names}",
             )
+
+
+def _held(error: TaskHeld, workflow: Workflow, task_id: str, now_ms: int) -> Refusal:
+    task, until = error.current, timestamp(error.until_ms)
+    seconds = max((error.until_ms - now_ms + 999) // 1000, 1)
+    count = progress_text([step["status"] for step in steps_of(task)], " are done so far")
+    again = f"call {workflow.name} again in {seconds} s with {dumps_spaced({TASK_ID: task_id})}"
+    cause = f"Another run holds the task until {until} or longer; nothing was run"
+    return Refusal(
+        f"Another run holds this task until {until} or longer; {count}. {NOTHING_RUN}: {again}.",
+        f"{cause}: read the task, or send the request again then",
+        INVALID_REQUEST,
+        {"status": task.status.value, "progress": task.variables.get(PROGRESS), "runningUntil": until},
+    )
 
 
 UNKNOWN_TASK: Final = "Unknown task"

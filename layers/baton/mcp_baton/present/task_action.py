@@ -6,11 +6,12 @@ from typing import Final, cast
 
 from mcp_baton.present.board import WorkflowState, board_of
 from mcp_baton.present.fit import MAX_TEXT_BYTES, bytes_of, cut
-from mcp_baton.present.handoff import complete_text, frame, lost_results, text_of
+from mcp_baton.present.handoff import SHORT_VALUE_CHARS, complete_text, frame, lost_results, text_of
 from mcp_baton.present.mcp_task import listed_meta
-from mcp_baton.present.sentences import waits_text
-from mcp_baton.present.tool_result import SHORT_VALUE_CHARS, first_fitting
-from mcp_baton.present.view import TaskView, task_meta, view_of
+from mcp_baton.present.pause_sentences import waits_text
+from mcp_baton.present.stored_task import task_meta, view_of
+from mcp_baton.present.tool_result import first_fitting
+from mcp_baton.present.view import TaskView
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.arguments import TASK_ID

@@ -4,14 +4,12 @@ Models trust the text, so values, errors and resources are quoted there (`quotin
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from typing import Final
+from itertools import islice
 
 from msgspec import Struct, structs
 
 from mcp_baton.exceptions import StoreError, TaskFinished, TaskHeld
 from mcp_baton.present.fit import (
-    MAX_EVENT_BYTES,
     MAX_NEXT_BYTES,
     MAX_RESULT_BYTES,
     MAX_TEXT_BYTES,
@@ -22,26 +20,22 @@ from mcp_baton.present.fit import (
     fit,
 )
 from mcp_baton.present.handoff import (
-    complete_text,
-    frame,
-    ignored_values,
-    lost_results,
-    not_recorded,
-    resume_text,
-    text_of,
+    how_to_continue,
+    notes_of,
+    open_repeats_before,
+    paused_text,
     why_stopped,
 )
 from mcp_baton.present.mcp_task import read_variable
 from mcp_baton.present.sentences import (
     NOTHING_RUN,
-    all_done_text,
     may_have_run,
     may_have_run_twice,
     progress_text,
     refusal_of,
-    what_happened,
 )
-from mcp_baton.present.view import TaskView, run_meta, task_meta, view_of, view_of_run
+from mcp_baton.present.stored_task import run_meta, task_meta, view_of, view_of_run
+from mcp_baton.present.view import TaskView
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
 from mcp_baton.tasks.record import (
     RESULT_PREFIX,
@@ -58,7 +52,7 @@ from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.content import LONG_CONTENT_BYTES, ResourceContent, error_result
 from mcp_baton.tools.outcomes import Succeeded
-from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line
+from mcp_baton.tools.quoting import one_line
 from mcp_baton.tools.resource import value_uri
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.tools.uris import encoded
@@ -66,27 +60,12 @@ from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.lease import Over, TaskOver
-from mcp_baton.workflow.pause import AnswersRequired, ApprovalRequired
+from mcp_baton.workflow.pause import ApprovalRequired
 from mcp_baton.workflow.refusals import NotResumed, WrongWorkflow
 from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, handle_of
-from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.repetitions import REPEATS_KEY, RepeatedCall
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.workflow_tool import OUTPUT_PROPERTIES, WorkflowTool
-
-SHORT_VALUE_CHARS: Final = 80
-"""Characters of JSON that a value may have in the first call, if the call does not fit otherwise."""
-
-NUMBER_BYTES: Final = 6
-"""The number before a call, and the empty line after it."""
-
-COUNT_BYTES: Final = 40
-"""The sentence that says how many calls are left out."""
-
-NO_TASK: Final = "This run has no task, so the server cannot continue it: make the calls yourself."
-NO_TASK_TO_ANSWER: Final = "This run has no task, so this call starts the workflow again."
 
 type ResultUri = Callable[[str], str | None]
 """The URI of a step's result, by the step's name; `None` if it has no URI."""
@@ -315,10 +294,10 @@ def text_of_run(
 ) -> str:
     """The text of a run. A paused run has the remaining calls."""
     if run.over is not None:
-        return cut(" ".join([why_stopped(run, run.over), *_how_to_continue(run.over, known, handle)]))
+        return cut(" ".join([why_stopped(run, run.over), *how_to_continue(run.over, known, handle)]))
     if run.pauses:
-        return _paused_text(run, known, tools, handle)
-    notes = [*may_have_run_twice(run.repeated), *_notes(run)]
+        return paused_text(run, known, tools, handle)
+    notes = [*may_have_run_twice(run.repeated), *notes_of(run)]
     values = (
         Value(f"Result of {trace.step.tool}", trace.outcome.value, uri_of(trace.step.name))
         for trace in reversed(run.traces)
@@ -330,65 +309,6 @@ def text_of_run(
 def completed_text(statuses: Sequence[str], values: Sequence[Value]) -> str:
     """The text of a completed task."""
     return with_values(f"Done: {progress_text(statuses)}. This task is completed; nothing was run.", values)
-
-
-def open_repeats_before(run: EndedRun, known: KnownValues) -> list[Repeat]:
-    """The open steps that an earlier run may have run."""
-    return [step for step in run.open_repeats if not known.statuses[step.step].settled]
-
-
-def _how_to_continue(over: Over, known: KnownValues, handle: Handle | None) -> list[str]:
-    """How to continue after another request has completed or taken over the task."""
-    cannot_continue = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
-    return [] if handle is None or cannot_continue else [resume_text(handle, known, begin="")]
-
-
-def _paused_text(run: EndedRun, known: KnownValues, tools: Requirements, handle: Handle | None) -> str:
-    completed = [pause.step for pause in run.pauses if known.statuses[pause.step].settled]
-    events = [f"Another call has completed step '{step}' while this run was under way." for step in completed]
-    pauses = tuple(pause for pause in run.pauses if pause.step not in completed)
-    events = [cut(event, MAX_EVENT_BYTES) for event in [*events, *what_happened(pauses)]]
-    if not known.open_steps:
-        done = all_done_text(list(known.statuses.values()))
-        finish = [f"{done}. {complete_text(handle)}"] if handle else []
-        return "\n\n".join([*events, *may_have_run_twice(run.repeated), *ignored_values(run), *finish])
-    remaining = RemainingCalls(known, tools, pauses, handle, handle if run.stored else None)
-    introduction, steps, closing = frame(remaining)
-    lost_text = " ".join(lost_results(remaining))
-    head = [*events, *([cut(lost_text, MAX_EVENT_BYTES)] if lost_text else [])]
-    head += [*may_have_run_twice(run.repeated), *may_have_run(open_repeats_before(run, known)), *introduction]
-    tail = [*_notes(run), *closing]
-    if not steps:
-        return "\n\n".join([*head, *tail])
-    # The first call must be in the text. Later results show the others.
-    wordings = chain([_wordings(steps[0], remaining)], ([text_of(remaining, step)] for step in steps[1:]))
-    room = MAX_TEXT_BYTES - bytes_of("\n\n".join([*head, *tail])) - COUNT_BYTES
-    texts = fit(wordings, room, lambda text: bytes_of(text) + NUMBER_BYTES, in_order=True)
-    calls = [f"{number}. {text}" for number, text in enumerate(texts, 1)]
-    count = len(steps) - len(calls)
-    note = [f"And {count} more after {'this' if len(calls) == 1 else 'these'}."] if count else []
-    return "\n\n".join([*head, *calls, *note, *tail])
-
-
-def _wordings(step: Step, remaining: RemainingCalls) -> Iterator[str]:
-    """What remains of a step, from the longest to the shortest text."""
-    yield text_of(remaining, step)
-    short = text_of(remaining, step, limit=SHORT_VALUE_CHARS)
-    yield short
-    yield short.partition("\n")[0]
-    if step.tool is None:
-        yield f"Read the resources of step '{cut(step.name, MAX_QUOTED_CHARS)}'"
-    else:
-        alternative = ": let the server make it" if remaining.handle and remaining.handle.tool else ""
-        yield f"A call of {step.tool}, whose arguments are too long to show here{alternative}"
-
-
-def _notes(run: EndedRun) -> list[str]:
-    if run.task is None:
-        if any(isinstance(pause, AnswersRequired) for pause in run.pauses):
-            return [NO_TASK_TO_ANSWER]
-        return [NO_TASK] if run.pauses else []
-    return [*ignored_values(run), *not_recorded(run)]
 
 
 def with_values(head: str, values: Sequence[Value], notes: Sequence[str] = ()) -> str:

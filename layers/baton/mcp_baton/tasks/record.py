@@ -350,7 +350,7 @@ def paused_step[T](reason: Mapping[str, T]) -> T | None:
 
 def pauses_of(task: TaskRecord) -> tuple[JsonObject, ...]:
     """The stored reasons of a task's stopped steps, in the order of the steps. They may be outdated: see
-    `present.view.shown_pauses`."""
+    `present.stored_task.shown_pauses`."""
     if task.shown_pauses is not None:
         return task.shown_pauses
     stored = task.variables.get(PAUSE_REASONS)

@@ -1,7 +1,7 @@
 """Pause reasons: why a run stopped before its last step (docs/workflows.md, Pausing).
 
 One class is one reason: its members, and what lets the workflow continue. `PauseReason` lists the classes, and
-`present/sentences.py` has their sentences.
+`present/pause_sentences.py` has their sentences.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from mcp_baton.cli.remote.errors import EXIT_DONE, EXIT_FAILED, EXIT_PAUSED
 from mcp_baton.local.clean_text import CleanConsole
+from mcp_baton.present.pause_sentences import PAUSED_FOR_MODEL, what_happened
 from mcp_baton.present.prompt_messages import REQUESTS
-from mcp_baton.present.sentences import PAUSED_FOR_MODEL, what_happened
 from mcp_baton.present.view import TaskView
 from mcp_baton.tasks.record import epoch_ms
 from mcp_baton.testing.results import Run

@@ -122,7 +122,7 @@ const KINDS = {
 	working: "In progress", input_required: "Waiting for an answer", pending: "Not started", skipped: "Skipped",
 };
 
-/** What lets a paused workflow continue (workflow/pause.py, Remedy). The words are in present/sentences.py. */
+/** What lets a paused workflow continue (workflow/pause.py, Remedy). The words are in present/pause_sentences.py. */
 const remedyOf = (pause) => PAUSES.types[pause?.type]?.remedy;
 
 /** Whether a person has to decide a call, or has denied it. */

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.present.prompt_messages import messages
 from mcp_baton.present.sentences import refusal_of
-from mcp_baton.present.view import run_meta, view_of_run
+from mcp_baton.present.stored_task import run_meta, view_of_run
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.tools.outcomes import Failed, Mismatch

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.present.mcp_task import options_of, poll_interval_ms, task_summary, task_view
-from mcp_baton.present.view import with_decisions
+from mcp_baton.present.stored_task import with_decisions
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.server.methods.tasks import check_extension, from_store

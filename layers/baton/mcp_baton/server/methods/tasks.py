@@ -21,7 +21,8 @@ from mcp_baton.present.mcp_task import (
     task_view,
 )
 from mcp_baton.present.sentences import UNKNOWN_TASK, unchanged_text
-from mcp_baton.present.view import NEXT_KEY, related_task
+from mcp_baton.present.stored_task import related_task
+from mcp_baton.present.view import NEXT_KEY
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, missing_capability
