@@ -144,7 +144,7 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
         "features": AllFeatures(),
         **service_attributes,
     }
-    services = Services(server=server, store=store, **service_attributes)
+    services = Services(server=server.full_view, store=store, **service_attributes)
     attributes: dict[str, Any] = {
         "services": services,
         "server": server.full_view,
@@ -163,9 +163,8 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
 def services_of(server: Server, store: TaskStore | None, settings: Settings, **others: Any) -> Services:
     """Return the services of a process, as `aws.handler` creates them."""
     server.check(in_full=False)
-    return Services(
-        server=server, store=store, settings=settings, seal=seal_of(settings), features=AllFeatures(), **others
-    )
+    view, seal, features = server.full_view, seal_of(settings), AllFeatures()
+    return Services(server=view, store=store, settings=settings, seal=seal, features=features, **others)
 
 
 @dataclass(slots=True)

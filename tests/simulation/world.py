@@ -466,7 +466,7 @@ class World:
         assert container is not None
         return Endpoint(
             Services(
-                server=self.server(edited=container.edited),
+                server=self.server(edited=container.edited).full_view,
                 store=container.store,
                 settings=self.settings,
                 seal=seal_of(self.settings),

@@ -185,7 +185,7 @@ def test_a_task_needs_the_scopes_of_each_call_that_is_recorded_in_it(jobs: Backg
 
 @pytest.mark.parametrize("has_results", [False, True])
 def test_an_open_list_needs_the_scopes_of_its_tool_if_it_has_results(has_results: bool) -> None:
-    view = payroll_server(payday=False).visible_to({})
+    view = payroll_server(payday=False).full_view.visible_to({})
     pay = {"name": "pay", "tool": "pay", "status": "pending"}
     results: dict[str, Json] = {"_workflow.items.pay": {"elements": [1, 2], "results": {"0": 5000}}}
     items = results if has_results else {}

@@ -172,7 +172,7 @@ def services_of(
 ) -> Services:
     """Make the services of a process. Internal: for `compose` and for commands that run workflows without a handler."""
     return Services(
-        server=server,
+        server=server.full_view,
         store=store,
         settings=settings,
         seal=seal_of(settings, _state_keys(settings, telemetry, clock)),

@@ -1,12 +1,9 @@
 """`Server`: the tools, resources, prompts, workflows and completions that an author publishes (docs/tools.md)."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
-
-from msgspec import structs
 
 from mcp_baton.definition_lines import is_loading
 from mcp_baton.exceptions import RegistrationError, WorkflowError
@@ -22,7 +19,6 @@ from mcp_baton.tools.labels import (
     name_of,
     not_a_function,
     required_scopes,
-    scopes_in,
     variable_names,
     workflow_names,
 )
@@ -98,8 +94,6 @@ class Server:
         placeholder_bytes: int = DEFAULT_PLACEHOLDER_BYTES,
         repeats: timedelta = DEFAULT_REPEATS,
     ) -> None:
-        if task_ids not in ("meta", "text"):
-            raise RegistrationError(f"task_ids={task_ids!r} is not possible; use 'meta' or 'text'")
         self.options = ServerOptions(
             name,
             version,
@@ -108,12 +102,12 @@ class Server:
             website_url,
             tuple(icons),
             mask_errors,
-            _number("reply_budget_s", reply_budget_s, infinite=True),
+            reply_budget_s,
             task_ids,
-            None if poll_interval_s is None else _number("poll_interval_s", poll_interval_s),
-            _number("result_wait_s", result_wait_s, zero=True),
-            _number("placeholder_bytes", placeholder_bytes, int, zero=True),
-            _duration("repeats", repeats),
+            poll_interval_s,
+            result_wait_s,
+            placeholder_bytes,
+            repeats,
         )
         self.tools: dict[str, Tool] = {}
         self.resources: dict[str, Resource] = {}
@@ -408,30 +402,7 @@ class Server:
         if self._closed_view is not None:
             return self._closed_view
         published = (self.tools, self.resources, self.prompts, self.workflows, self.completions)
-        return ServerView(self.options, *published, self._workflow_tools)
-
-    def visible_to(self, claims: Mapping[str, object]) -> ServerView:
-        """Return what a caller with these claims sees. Definitions whose scopes the caller lacks are omitted."""
-        published: list[Tool | Resource | Prompt] = [*self.tools.values(), *self.resources.values()]
-        published += self.prompts.values()
-        if not any(item.requires for item in published):
-            return self.full_view
-        scopes = scopes_in(claims)
-        tools = {name: tool for name, tool in self.tools.items() if tool.requires <= scopes}
-        workflows = {
-            name: workflow
-            for name, workflow in self.workflows.items()
-            if all(step.tool is None or step.tool in tools for step in workflow.steps)
-        }
-        return structs.replace(
-            self.full_view,
-            tools=tools,
-            resources={uri: resource for uri, resource in self.resources.items() if resource.requires <= scopes},
-            prompts={name: prompt for name, prompt in self.prompts.items() if prompt.requires <= scopes},
-            workflows=workflows,
-            is_filtered=True,
-            lacks_tools=len(tools) < len(self.tools),
-        )
+        return ServerView(self.options, *published, self._workflow_tools, self.approval_listeners)
 
     def _add[Key: (str, tuple[str, str]), Item](
         self, kind: str, key: Key, item: Item, into: dict[Key, Item], others: Mapping[str, object] | None = None
@@ -486,21 +457,3 @@ def _with_prefix(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
         return prefix + tool
     names = [name for name, published in tools.items() if published.decorated is tool.function]
     return prefix + names[0] if len(names) == 1 else tool
-
-
-def _number(option: str, value: float, kinds: Any = (int, float), *, zero: bool = False, infinite: bool = False) -> Any:
-    """Check that a value is a number above 0; with `zero` also 0, with `infinite` also infinity."""
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not infinite):
-        unit = "bytes" if kinds is int else "seconds"
-        raise RegistrationError(
-            f"{option}={value!r} is not possible; give a number of {unit}, {'0 or more' if zero else 'above 0'}"
-        )
-    return value
-
-
-def _duration(option: str, value: object) -> timedelta:
-    """Check that a value is a time of 0 or more."""
-    if not isinstance(value, timedelta) or value < timedelta():
-        raise RegistrationError(f"{option}={value!r} is no time; write {option}=timedelta(minutes=2), or timedelta(0)")
-    return value

@@ -34,7 +34,7 @@ def unknown_name(request: Request, kind: str, name: str, arguments: JsonObject) 
 
 def unknown_in_worker(execution: Execution, kind: str, name: str) -> ProtocolError:
     """Return the error for a background task whose tool, or workflow, the worker does not see."""
-    view = execution.services.server.full_view
+    view = execution.services.server
     is_hidden = name in view.tools or view.workflow_tool(name) is not None
     # Callers without the scopes of a tool do not learn that it exists.
     return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}" if is_hidden else removed_text(kind, name))

@@ -3,19 +3,21 @@
 One owner may have several tokens with different scopes.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from mcp_baton.exceptions import WorkflowError
+from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.budget import DEFAULT_PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.arguments import TASK_ARGUMENT, TASK_ID, Argument
 from mcp_baton.tools.completion import Completion
+from mcp_baton.tools.labels import scopes_in
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.tool import Tool
@@ -32,7 +34,8 @@ DEFAULT_REPEATS: Final = timedelta(minutes=2)
 
 
 class ServerOptions(Struct, frozen=True):
-    """The options of a server: the arguments of `Server`, which describes them."""
+    """The options of a server: the arguments of `Server`, which describes them. Raises `RegistrationError` if one of
+    them has a value that it cannot have."""
 
     name: str
     version: str = "0.0.0"
@@ -47,6 +50,31 @@ class ServerOptions(Struct, frozen=True):
     result_wait_s: float = 30
     placeholder_bytes: int = DEFAULT_PLACEHOLDER_BYTES
     repeats: timedelta = DEFAULT_REPEATS
+
+    def __post_init__(self) -> None:
+        if self.task_ids not in ("meta", "text"):
+            raise RegistrationError(f"task_ids={self.task_ids!r} is not possible; use 'meta' or 'text'")
+        _check_number("reply_budget_s", self.reply_budget_s, infinite=True)
+        if self.poll_interval_s is not None:
+            _check_number("poll_interval_s", self.poll_interval_s)
+        _check_number("result_wait_s", self.result_wait_s, zero=True)
+        _check_number("placeholder_bytes", self.placeholder_bytes, int, zero=True)
+        repeats: object = self.repeats
+        if not isinstance(repeats, timedelta) or repeats < timedelta():
+            remedy = "write repeats=timedelta(minutes=2), or timedelta(0)"
+            raise RegistrationError(f"repeats={repeats!r} is no time; {remedy}")
+
+
+def _check_number(
+    option: str, value: float, kinds: Any = (int, float), *, zero: bool = False, infinite: bool = False
+) -> None:
+    """Check that a value is a number above 0; with `zero` also 0, with `infinite` also infinity."""
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not infinite):
+        unit = "bytes" if kinds is int else "seconds"
+        raise RegistrationError(
+            f"{option}={value!r} is not possible; give a number of {unit}, {'0 or more' if zero else 'above 0'}"
+        )
 
 
 class ServerView(Struct, frozen=True):
@@ -65,8 +93,32 @@ class ServerView(Struct, frozen=True):
     workflows: "Mapping[str, Workflow]"
     completions: Mapping[tuple[str, str], Completion]
     workflow_tools: "dict[str, WorkflowTool]"
+    approval_listeners: Sequence[Callable[[Any], object]]
     is_filtered: bool = False
     lacks_tools: bool = False
+
+    def visible_to(self, claims: Mapping[str, object]) -> "ServerView":
+        """Return what a caller with these claims sees."""
+        published: list[Tool | Resource | Prompt] = [*self.tools.values(), *self.resources.values()]
+        published += self.prompts.values()
+        if not any(item.requires for item in published):
+            return self
+        scopes = scopes_in(claims)
+        tools = {name: tool for name, tool in self.tools.items() if tool.requires <= scopes}
+        workflows = {
+            name: workflow
+            for name, workflow in self.workflows.items()
+            if all(step.tool is None or step.tool in tools for step in workflow.steps)
+        }
+        return structs.replace(
+            self,
+            tools=tools,
+            resources={uri: resource for uri, resource in self.resources.items() if resource.requires <= scopes},
+            prompts={name: prompt for name, prompt in self.prompts.items() if prompt.requires <= scopes},
+            workflows=workflows,
+            is_filtered=True,
+            lacks_tools=len(tools) < len(self.tools),
+        )
 
     def hides(self, task: TaskRecord) -> bool:
         """Whether the caller lacks a scope of a task, so that it must not use it."""

@@ -1,7 +1,7 @@
 """The parts of a process that its requests and background jobs share."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -19,32 +19,10 @@ if TYPE_CHECKING:
     from mcp_baton.tools.calls import ToolCall
     from mcp_baton.tools.outcomes import Failed, Prepared
     from mcp_baton.tools.running.caller import Grant
-    from mcp_baton.tools.tool import Tool
-    from mcp_baton.workflow.definition import Workflow
 
 
 def run_now(work: Callable[[], None]) -> None:
     work()
-
-
-class ProcessServer(Protocol):
-    """The server of a process."""
-
-    @property
-    def full_view(self) -> ServerView:
-        """What a caller with all scopes sees."""
-
-    @property
-    def tools(self) -> "Mapping[str, Tool]": ...
-
-    @property
-    def workflows(self) -> "Mapping[str, Workflow]": ...
-
-    @property
-    def approval_listeners(self) -> Sequence[Callable[[Any], object]]: ...
-
-    def visible_to(self, claims: Mapping[str, object]) -> ServerView:
-        """Return what a caller with these claims sees."""
 
 
 class Features[E](Protocol):
@@ -71,10 +49,16 @@ class Publisher(Protocol):
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """The services of one process. Without `store`, workflows run without tasks; without `dispatcher`, no tool runs
-    in the background. `later` runs work after the response."""
+    """The services of one process.
 
-    server: ProcessServer
+    Attributes:
+        server: What a caller with all scopes sees.
+        store: `None` if workflows run without tasks.
+        dispatcher: `None` if no tool runs in the background.
+        later: Runs work after the response.
+    """
+
+    server: ServerView
     store: TaskStore | None
     settings: Settings
     seal: Seal
