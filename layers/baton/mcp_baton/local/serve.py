@@ -1,13 +1,18 @@
 """`baton serve`: the composition root of the local server (docs/commands.md, Serve)."""
 
 import logging
+import multiprocessing
 import os
+import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
@@ -16,10 +21,18 @@ from mcp_baton.exceptions import BatonError, SettingsError
 from mcp_baton.local.checking import load_checked
 from mcp_baton.local.clean_text import echo
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
-from mcp_baton.local.http_server import LOOPBACK, STOP_GRACE_S, HttpFunction, LocalServer, dynamodb_app, listen, run
+from mcp_baton.local.http_server import (
+    LOOPBACK,
+    STOP_GRACE_S,
+    HttpFunction,
+    LocalServer,
+    dynamodb_app,
+    end_by_force,
+    listen,
+    run,
+)
 from mcp_baton.local.loader import find
-from mcp_baton.local.log import LogLevel
-from mcp_baton.local.reload import restart_on_changes
+from mcp_baton.local.log import LogLevel, log_to_stderr
 from mcp_baton.local.request_log import with_refusal_log, with_request_log, with_task_log
 from mcp_baton.local.worker_pool import LocalClock, Pool
 from mcp_baton.settings import Settings, unknown_settings
@@ -33,6 +46,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EMBEDDED = "embedded"
+AGAIN: Final = "The server starts again when a Python file changes."
+
+type Serve = Callable[[socket.socket], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +82,7 @@ def serve(options: ServeOptions) -> int:
         if not options.reload:
             return _serve_tasks(options, state_key, client, listener)
         child_options = replace(options, dynamodb=url(), port=listener.getsockname()[1])
-        restart_on_changes(folder, options.log_level, listener, partial(_serve_again, child_options, state_key))
+        _restart_on_changes(folder, options.log_level, listener, partial(_serve_again, child_options, state_key))
         return 0
 
 
@@ -141,3 +157,64 @@ def open_database(location: str, table: str) -> "tuple[DynamoDBClient, Callable[
     except (BotoCoreError, ClientError, ValueError) as error:
         raise BatonError(f"the table {table!r} is not available in DynamoDB at {location}: {error}") from error
     return client, lambda: location
+
+
+# `--reload`: the server is a child process, which restarts when a Python file changes. This process keeps the listening
+# socket and the embedded DynamoDB, so that no connection is refused and no task is lost.
+
+
+def _restart_on_changes(folder: Path, log_level: LogLevel, listener: socket.socket, serve: Serve) -> None:
+    """Run `serve` in a child process, and again after each change of a Python file in the folder, until a signal."""
+    try:
+        from watchfiles import PythonFilter, watch
+    except ModuleNotFoundError as error:
+        raise SettingsError("--reload needs the package 'watchfiles': install mcp-baton[local]") from error
+
+    start = partial(_start, log_level, listener, serve)
+    # Both signals end `watch`, also if a shell has started this process with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    process = start()
+    try:
+        # Not `run_process`: it stops a child by SIGINT, for which a child that still starts prints a traceback.
+        for changes in watch(folder, watch_filter=PythonFilter(), raise_interrupt=False):
+            logger.info("%s has changed: restarting", Path(min(changes)[1]).name)
+            _stop(process)
+            process = start()
+    finally:
+        _stop(process)
+
+
+def _start(log_level: LogLevel, listener: socket.socket, serve: Serve) -> BaseProcess:
+    process = multiprocessing.get_context("spawn").Process(target=_serve_in_child, args=(log_level, listener, serve))
+    process.start()
+    return process
+
+
+def _stop(process: BaseProcess) -> None:
+    process.terminate()
+    # Requests and workers have one grace period, and the end of the process another one.
+    process.join(2 * STOP_GRACE_S + 1)
+    process.kill()
+    process.join()
+
+
+def _serve_in_child(log_level: LogLevel, listener: socket.socket, serve: Serve) -> None:
+    log_to_stderr(log_level)
+    # Python would use the compiled old form of a file that changes twice within a second and keeps its length.
+    sys.dont_write_bytecode = True
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C reaches only the parent, which stops this process
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    try:
+        end_by_force(serve(listener))
+    except BatonError as error:
+        logger.error("the server cannot be started: %s\n%s", error, AGAIN)  # noqa: TRY400 - the user needs the reason
+
+
+def _end_with_parent() -> None:
+    """End this process as soon as its parent has ended, even if that was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

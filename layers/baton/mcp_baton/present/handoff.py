@@ -108,13 +108,13 @@ def frame(remaining: RemainingCalls) -> tuple[list[str], list[Step], list[str]]:
     # A step that cannot continue keeps the task from completing.
     ending = [cancel_text(handle)] if handle and Remedy.NONE in map(remaining.remedy_of, remaining.pauses) else []
     if answer is not None and (handle is None or not steps):
-        return [_answer_text(answer)], [], ending
+        return [answer_text(answer)], [], ending
     if handle is None:
         hidden, waits = _hidden_text(remaining), remaining.remedies and remaining.remedies <= UNATTENDED
         return [_offer(remaining)] if steps or not (hidden or waits) else [], steps, hidden
     if steps:
         last = resume_text(handle, known, begin="Or " if handle.tool is None else "Then ")
-        return [_offer(remaining)], steps, [_answer_text(answer, begin="Then ") if answer else last, *ending]
+        return [_offer(remaining)], steps, [answer_text(answer, begin="Then ") if answer else last, *ending]
     return _resume_texts(remaining, handle), [], ending
 
 
@@ -130,8 +130,13 @@ def _resume_texts(remaining: RemainingCalls, handle: Handle) -> list[str]:
     return texts
 
 
-def _answer_text(answer: JsonObject, *, begin: str = "") -> str:
-    return capitalized(f"{begin}call {answer['tool']} with {one_line(answer['arguments'])} to let the server continue.")
+def answer_text(answer: JsonObject, *, begin: str = "") -> str:
+    return capitalized(f"{begin}{call_text(answer)} to let the server continue.")
+
+
+def call_text(entry: JsonObject) -> str:
+    """An entry of `next` as a part of a sentence that begins with the verb."""
+    return f"call {entry['tool']} with {one_line(entry['arguments'])}"
 
 
 def _begin_after(remaining: RemainingCalls, pause: PauseReason) -> str:

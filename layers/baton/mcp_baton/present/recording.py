@@ -7,7 +7,15 @@ from typing import Final
 
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished
 from mcp_baton.present.fit import MAX_EVENT_BYTES, cut
-from mcp_baton.present.handoff import MAX_CALLS_SHOWN, call_that_shows, cancel_text, resume_text
+from mcp_baton.present.handoff import (
+    MAX_CALLS_SHOWN,
+    answer_text,
+    call_text,
+    call_that_shows,
+    cancel_text,
+    capitalized,
+    resume_text,
+)
 from mcp_baton.present.pause_sentences import failure_hint
 from mcp_baton.present.sentences import (
     NOT_MADE,
@@ -25,7 +33,7 @@ from mcp_baton.tasks.step_ids import step_id
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tools.approval import AFTER_APPROVAL
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.quoting import one_line, quoted_error
+from mcp_baton.tools.quoting import quoted_error
 from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.execution import Execution
@@ -211,7 +219,7 @@ def _open_elements(recorded: Recorded, plan: Plan) -> list[str]:
 def _completion_text(following: Sequence[JsonObject], statuses: Sequence[StepStatus]) -> str:
     text = all_done_text(statuses)
     if following:
-        return f"{text}. {_call_text(following[0])} to finish."
+        return f"{text}. {capitalized(call_text(following[0]))} to finish."
     return f"{text}; the client completes the task."
 
 
@@ -224,22 +232,14 @@ def _next_text(plan: Plan, following: Sequence[JsonObject], handle: Handle | Non
         note = f"\nNote: {guidance}" if guidance else ""
         is_workflow_tool = plan.workflow is not None and call["tool"] == plan.workflow.name
         suffix = ": the server continues." if is_workflow_tool else ""
-        return f"Next: {', then '.join([*resources, _lower(_call_text(call))])}{suffix}{note}"
+        return f"Next: {', then '.join([*resources, call_text(call)])}{suffix}{note}"
     if not resources:
         return ""
     resume_calls = handle.call() if handle else []
     if resume_calls:
-        return f"Next: {', then '.join(resources)}. {_call_text(resume_calls[0])} to let the server continue."
+        return f"Next: {', then '.join(resources)}. {answer_text(resume_calls[0])}"
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
 
 
 def _is_resource(entry: JsonObject) -> bool:
     return "resource" in entry
-
-
-def _call_text(entry: JsonObject) -> str:
-    return f"Call {entry['tool']} with {one_line(entry['arguments'])}"
-
-
-def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]

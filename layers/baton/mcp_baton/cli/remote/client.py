@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final, override
 
@@ -35,20 +36,17 @@ type Send = Callable[[Mapping[str, Any], Mapping[str, str], Receive], int]
 """Sends a message with headers to a server, and reads the answer. Returns its HTTP status."""
 
 
+@dataclass
 class Remote(McpClient):
     """A server, with the terminal that answers its questions and shows its progress. Requests raise `JsonRpcError` if
     the server answers with an error, `Unreachable` if it does not answer, and `Denied` if it rejects the caller."""
 
+    transport: Send
+    terminal: Terminal
+    progress: ProgressDisplay
+    sleep: Callable[[float], None]
+    _tools: dict[str, dict[str, Any]] = field(default_factory=dict)
     era = "2026"
-
-    def __init__(
-        self, send: Send, terminal: Terminal, progress: ProgressDisplay, sleep: Callable[[float], None]
-    ) -> None:
-        self.terminal = terminal
-        self.progress = progress
-        self._send_message = send
-        self._sleep = sleep
-        self._tools: dict[str, dict[str, Any]] = {}
 
     @property
     @override
@@ -79,7 +77,7 @@ class Remote(McpClient):
                 responses.append(received)
             return bool(responses)
 
-        status = self._send_message(message, headers, receive)
+        status = self.transport(message, headers, receive)
         if not responses:
             problem = f"the answer to {message['method']} is incomplete"
             raise Unreachable(f"{problem}. If the request has a task, look at the task")
@@ -192,9 +190,9 @@ class Remote(McpClient):
                         questions = task["inputRequests"]
                         answers = {key: self.terminal.answer(question) for key, question in questions.items()}
                         self.result("tasks/update", {"taskId": task_id, "inputResponses": answers})
-                        self._sleep(ANSWER_DELAY_S)
+                        self.sleep(ANSWER_DELAY_S)
                     case _:
-                        self._sleep(min(max(task.get("pollIntervalMs", 1_000), POLL_MS[0]), POLL_MS[1]) / 1000)
+                        self.sleep(min(max(task.get("pollIntervalMs", 1_000), POLL_MS[0]), POLL_MS[1]) / 1000)
                 task = self.result("tasks/get", {"taskId": task_id})
                 if task.get("statusMessage"):
                     self.progress.say(str(task["statusMessage"]))
