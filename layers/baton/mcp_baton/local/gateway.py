@@ -1,10 +1,11 @@
 """A handler's arguments: the proxy event of a request (API Gateway), and the context of an invocation (Lambda)."""
 
-import base64
 import re
 import time
 from collections.abc import Sequence
 from typing import Any
+
+from mcp_baton.transport.events import encoded_body
 
 HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
@@ -69,7 +70,7 @@ def proxy_event(
             "identity": {"sourceIp": client},
             **_authorizer(values, owner_header),
         },
-        **_body(body),
+        **(encoded_body(body) if body else {"body": None, "isBase64Encoded": False}),
     }
 
 
@@ -96,12 +97,3 @@ def _authorizer(headers: dict[str, list[str]], owner_header: str | None) -> dict
     owners = [value for name, values in headers.items() if name.lower() == owner_header.lower() for value in values]
     # With two values, the caller has no identity: one of them may come from the caller.
     return {"authorizer": {"claims": {"sub": owners[0]}}} if len(owners) == 1 else {}
-
-
-def _body(body: bytes) -> dict[str, Any]:
-    if not body:
-        return {"body": None, "isBase64Encoded": False}
-    try:
-        return {"body": body.decode(), "isBase64Encoded": False}
-    except UnicodeDecodeError:
-        return {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}

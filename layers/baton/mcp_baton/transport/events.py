@@ -101,7 +101,7 @@ def _rest_headers(event: Mapping[str, object]) -> Mapping[str, str]:
 
 
 def _rest_result(response: HttpResponse) -> dict[str, Any]:
-    return {"statusCode": response.status, "headers": dict(response.headers), **_encoded_body(response.body)}
+    return {"statusCode": response.status, "headers": dict(response.headers), **encoded_body(response.body)}
 
 
 def _http_method(event: Mapping[str, object]) -> str:
@@ -127,7 +127,7 @@ def _http_result(response: HttpResponse) -> dict[str, Any]:
     # Several cookies cannot be one header, so format 2.0 has a member for them.
     headers = {name: value for name, value in response.headers.items() if name.lower() != "set-cookie"}
     cookies = [value for name, value in response.headers.items() if name.lower() == "set-cookie"]
-    result = {"statusCode": response.status, "headers": headers, **_encoded_body(response.body)}
+    result = {"statusCode": response.status, "headers": headers, **encoded_body(response.body)}
     return {**result, "cookies": cookies} if cookies else result
 
 
@@ -162,7 +162,7 @@ def _body(event: Mapping[str, object]) -> bytes:
         raise UnreadableBody("the body is not valid base64 or UTF-8") from error
 
 
-def _encoded_body(body: bytes) -> dict[str, Any]:
+def encoded_body(body: bytes) -> dict[str, Any]:
     try:
         return {"body": body.decode(), "isBase64Encoded": False}
     except UnicodeDecodeError:
