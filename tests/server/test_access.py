@@ -3,33 +3,34 @@
 import pytest
 
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
-from mcp_baton.server.access import AllowedPage, ForeignPage, Origins, is_local, is_preflight
+from mcp_baton.server.access import AllowedPage, ForeignPage, caller_of, is_local, is_preflight
+from mcp_baton.settings import Settings
 
 APP = "https://app.example.com"
-LISTED = Origins(frozenset({APP, "http://localhost:6274"}))
-LOCAL = Origins(frozenset({APP}), local_only=True)
+LISTED = Settings(allowed_origins=frozenset({APP, "http://localhost:6274"}))
+LOCAL = Settings(allowed_origins=frozenset({APP}), local_only=True)
 
 
 HERE = {"host": "127.0.0.1:8000"}
 
 
 def test_a_request_without_an_origin_is_not_from_a_page() -> None:
-    assert [LISTED.caller(headers) for headers in ({}, {"host": "api.example.com"})] == [None, None]
-    assert LOCAL.caller({"host": "localhost:8000"}) is None
+    assert [caller_of(headers, LISTED) for headers in ({}, {"host": "api.example.com"})] == [None, None]
+    assert caller_of({"host": "localhost:8000"}, LOCAL) is None
 
 
 @pytest.mark.parametrize(
-    ("origins", "headers", "allowed"),
+    ("settings", "headers", "allowed"),
     [
         (LISTED, {}, [APP, "http://localhost:6274"]),
         # A local server accepts listed and local pages.
         (LOCAL, HERE, [APP, "http://localhost:6274", "https://127.0.0.1", "http://[::1]:8000", "tauri://localhost"]),
     ],
 )
-def test_an_allowed_page_may_call(origins: Origins, headers: dict[str, str], allowed: list[str]) -> None:
+def test_an_allowed_page_may_call(settings: Settings, headers: dict[str, str], allowed: list[str]) -> None:
     for origin in allowed:
-        assert origins.caller({**headers, "origin": origin}) == AllowedPage(origin)
-    assert origins.caller({**headers, "origin": "https://evil.example"}) == ForeignPage()
+        assert caller_of({**headers, "origin": origin}, settings) == AllowedPage(origin)
+    assert caller_of({**headers, "origin": "https://evil.example"}, settings) == ForeignPage()
 
 
 @pytest.mark.parametrize(
@@ -40,14 +41,14 @@ def test_an_allowed_page_may_call(origins: Origins, headers: dict[str, str], all
     ],
 )
 def test_any_other_page_is_refused(origin: str) -> None:
-    assert LISTED.caller({"origin": origin}) == ForeignPage()
+    assert caller_of({"origin": origin}, LISTED) == ForeignPage()
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "localhost:80@evil.example", "localhost:", ""]
 )
 def test_a_local_server_refuses_other_host_names(host: str) -> None:
-    assert LOCAL.caller({"host": host}) == LOCAL.caller({"host": host, "origin": APP}) == ForeignPage()
+    assert caller_of({"host": host}, LOCAL) == caller_of({"host": host, "origin": APP}, LOCAL) == ForeignPage()
 
 
 @pytest.mark.parametrize(

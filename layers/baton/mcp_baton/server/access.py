@@ -74,31 +74,20 @@ class ForeignPage(Struct, frozen=True):
     """A page that may not call the server, or a request to this machine under a foreign host name."""
 
 
-class Origins(Struct, frozen=True):
-    """The web pages that may call the server.
+def caller_of(headers: Mapping[str, str], settings: Settings) -> AllowedPage | ForeignPage | None:
+    """Return the page that sends a request with these headers; `None` without an `Origin`, which each page sends.
 
-    Attributes:
-        allowed: Their origins, in lower case as browsers send them.
-        local_only: Whether pages of this machine may call, too, and only this machine's host names are accepted.
-        allows_own_page: Whether the server's own page may call. Its origin is the host of the request.
+    With `local_only`, pages of this machine may call, too, and only this machine's host names are accepted.
     """
-
-    allowed: frozenset[str]
-    local_only: bool = False
-    allows_own_page: bool = False
-
-    def caller(self, headers: Mapping[str, str]) -> AllowedPage | ForeignPage | None:
-        """Return the page that sends a request with these headers; `None` without an `Origin`, which each page
-        sends."""
-        if self.local_only and not is_local_host(headers.get("host", "localhost")):
-            return ForeignPage()
-        origin = headers.get("origin")
-        if origin is None:
-            return None
-        # API Gateway has certificates only for its own names, so a foreign name does not reach it.
-        is_own_page = self.allows_own_page and origin == f"https://{headers.get('host', '')}"
-        is_allowed = origin in self.allowed or (self.local_only and is_local(origin)) or is_own_page
-        return AllowedPage(origin) if is_allowed else ForeignPage()
+    if settings.local_only and not is_local_host(headers.get("host", "localhost")):
+        return ForeignPage()
+    origin = headers.get("origin")
+    if origin is None:
+        return None
+    # API Gateway has certificates only for its own names, so a foreign name does not reach it.
+    is_own_page = (settings.console or settings.approval_links) and origin == f"https://{headers.get('host', '')}"
+    is_allowed = origin in settings.allowed_origins or (settings.local_only and is_local(origin)) or is_own_page
+    return AllowedPage(origin) if is_allowed else ForeignPage()
 
 
 def is_local(origin: str) -> bool:

@@ -17,7 +17,7 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
-from mcp_baton.server.access import ForeignPage, Origins, early_answer, is_approvals
+from mcp_baton.server.access import ForeignPage, caller_of, early_answer, is_approvals
 from mcp_baton.server.methods import METHODS, Method, call_method
 from mcp_baton.server.methods.lifecycle import complete_result
 from mcp_baton.tasks.record import TaskRecord
@@ -42,16 +42,12 @@ class Endpoint:
     """
 
     def __init__(self, services: Services, *, call_method: Method = call_method) -> None:
-        settings = services.settings
         self._services = services
         self._call_method = call_method
-        self._origins = Origins(
-            settings.allowed_origins, settings.local_only, settings.console or settings.approval_links
-        )
         self._warned = False
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-        caller = self._origins.caller(request.headers)
+        caller = caller_of(request.headers, self._services.settings)
         if isinstance(caller, ForeignPage):
             return refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
         if caller is not None:
