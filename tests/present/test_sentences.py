@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -27,7 +27,7 @@ from mcp_baton.exceptions import (
     ValueLost,
 )
 from mcp_baton.local.request_log import outcome_of, pause_words
-from mcp_baton.present.mcp_task import ViewOptions, listed_view, task_view
+from mcp_baton.present.mcp_task import listed_view, task_view
 from mcp_baton.present.pause_sentences import (
     PAUSE_SENTENCES,
     PAUSED_FOR_MODEL,
@@ -44,6 +44,7 @@ from mcp_baton.present.stored_task import task_meta, view_of
 from mcp_baton.present.task_action import list_result, state_result
 from mcp_baton.present.tool_result import not_run, result_of_ended_task, text_of_run
 from mcp_baton.present.view import NEXT_KEY, view_in_meta, view_in_result
+from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSED_STEP, RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStatus, paused_step
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
@@ -55,12 +56,12 @@ from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun, Persisted
-from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import REASONS, FailedItem, OpenQuestion, PauseReason, Reason, Remedy, parse_pause
 from mcp_baton.workflow.refusals import NOT_RESUMED, DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.remaining import next_calls
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.step_run import StepRun
@@ -88,18 +89,19 @@ WORKFLOW_TOOL = TOOL
 
 @dataclass(frozen=True)
 class ShopReader:
-    """The members of an `Execution` that renderers use."""
+    """The members of a `Request` that renderers use."""
 
     server: ServerView = SHOP_VIEW
     store: TaskStore | None = None
     stateless: bool = True
+    budget: Budget = field(default_factory=Budget)
 
     def now_ms(self) -> int:
         return NOW_MS
 
 
-def reader(store: TaskStore | None = None) -> Execution:
-    return cast("Execution", ShopReader(store=store))
+def reader(store: TaskStore | None = None) -> Request:
+    return cast("Request", ShopReader(store=store))
 
 
 def task(letters: str = "cp", pause: PauseReason | None = None, **changes: Any) -> TaskRecord:
@@ -156,8 +158,8 @@ def test_all_readers_tell_every_pause_reason(kind: type[Reason]) -> None:
     reason = sample(kind)
     reason_json, [happened], short = reason.to_json(), what_happened([reason]), short_form(reason)
     table = json.loads(re.findall(r"const PAUSES = (.*);", page.text())[0])
-    paused_task, options = task(pause=reason), ViewOptions(now_ms=lambda: NOW_MS)
-    view, shown = view_of(paused_task, NOW_MS), task_view(paused_task, options)
+    paused_task = task(pause=reason)
+    view, shown = view_of(paused_task, NOW_MS), task_view(paused_task, reader())
     action_text = text_in(state_result(reader(), WORKFLOW_TOOL, paused_task, "show"))
     templates = PAUSE_SENTENCES[kind].short
 
@@ -171,7 +173,7 @@ def test_all_readers_tell_every_pause_reason(kind: type[Reason]) -> None:
     assert not placeholders(templates[-1])
     assert view.message == shown["statusMessage"] == status_line([reason])
     assert view.message in (PAUSED_FOR_MODEL, f"paused: {short}")
-    assert view_in_result(listed_view(paused_task, options)).message == view.message
+    assert view_in_result(listed_view(paused_task, reader())).message == view.message
     assert list(pause_texts(view_in_result(shown))) == [f"{reason.type}: {happened}"]
     assert pause_words(view_in_meta(task_meta(view, stateless=True))).startswith(f"paused at pay: {short}")
     assert (Pause(reason.type, reason_json).step, paused_step(reason_json)) == ("pay", "pay")
@@ -215,14 +217,13 @@ def decided(state: ApprovalState, until_ms: int = NOW_MS + 1) -> Any:
 )
 def test_an_approval_waits_for_no_reader_after_its_decision(store: Any, message: str) -> None:
     reason = structs.replace(sample(next(kind for kind in REASONS if kind.__name__ == "ApprovalRequired")), reason=None)
-    paused_task, options = task(pause=reason), ViewOptions(now_ms=lambda: NOW_MS, store=store)
-    execution = reader(store)
+    paused_task, execution = task(pause=reason), reader(store)
     texts = [
-        task_view(paused_task, options)["statusMessage"],
-        listed_view(paused_task, options)["statusMessage"],
+        task_view(paused_task, execution)["statusMessage"],
+        listed_view(paused_task, execution)["statusMessage"],
         text_in(state_result(execution, WORKFLOW_TOOL, paused_task, "show")),
         text_in(list_result(execution, [paused_task])),
-        *pause_texts(view_in_result(task_view(paused_task, options))),
+        *pause_texts(view_in_result(task_view(paused_task, execution))),
     ]
     plan = plan_of(execution.server, paused_task)
     states: list[Recording] = [
@@ -233,8 +234,9 @@ def test_an_approval_waits_for_no_reader_after_its_decision(store: Any, message:
     recorded: list[Any] = [show_recording(execution, state, in_text=False)[0]["pause_reason"] for state in states]
 
     structured: Any = state_result(execution, WORKFLOW_TOOL, paused_task, "show")["structuredContent"]
-    with_next = structs.replace(options, next_calls=lambda shown: next_calls(plan_of(SHOP_VIEW, shown), SHOP_VIEW))
-    meta: Any = task_view(paused_task, with_next)["_meta"]
+    meta: Any = task_view(
+        paused_task, execution, next_calls=lambda shown: next_calls(plan_of(SHOP_VIEW, shown), SHOP_VIEW)
+    )["_meta"]
 
     assert texts[0] == texts[1] == message
     assert meta[NEXT_KEY] == structured["next"]
@@ -248,7 +250,7 @@ def test_a_wait_that_is_over_waits_for_no_reader() -> None:
         task(pause=structs.replace(reason, until="2026-01-01T00:00:00.000Z")),
         task("cc", pause=reason),
     ):
-        shown = task_view(paused_task, ViewOptions(now_ms=lambda: NOW_MS))
+        shown = task_view(paused_task, reader())
         view = view_in_result(shown)
         action = state_result(reader(), WORKFLOW_TOOL, paused_task, "show")
 

@@ -24,7 +24,6 @@ from mcp_baton.background.waiting import Waits, Write
 from mcp_baton.callbacks import endpoint as callbacks
 from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.present import mcp_task, recording, stored_task, view
-from mcp_baton.present.mcp_task import ViewOptions
 from mcp_baton.present.recording import recorded_meta
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods import prompts, subscriptions, tasks, workflow_tools
@@ -44,6 +43,7 @@ from mcp_baton.workflow import run as running
 from mcp_baton.workflow.host import Host, Skip, Skipped
 from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.services import Services
@@ -122,13 +122,13 @@ def _no_statuses(_task: object, workflow: Workflow) -> dict[str, StepStatus]:
     return {step.name: StepStatus.PENDING for step in workflow.steps}
 
 
-def _another_status(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    shown = _task_view(task, options)
+def _another_status(task: TaskRecord, request: Request, *_: Any, **options: Any) -> dict[str, Json]:
+    shown = _task_view(task, request, **options)
     return shown | {"status": "working" if shown["status"] == "completed" else shown["status"]}
 
 
-def _without_variables(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    return _task_view(task, structs.replace(options, values=mcp_task.NONE))
+def _without_variables(task: TaskRecord, request: Request, *_: Any, **options: Any) -> dict[str, Json]:
+    return _task_view(task, request, **{**options, "values": mcp_task.NONE})
 
 
 def _all_completed(*args: Any) -> dict[str, Json]:

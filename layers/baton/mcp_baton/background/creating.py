@@ -22,7 +22,7 @@ from mcp_baton.exceptions import (
     TooLarge,
     TooManyTasks,
 )
-from mcp_baton.present.mcp_task import options_of, task_summary
+from mcp_baton.present.mcp_task import task_summary
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import (
@@ -161,7 +161,7 @@ def reply_with_task(request: Request, task: TaskRecord, introduction: str) -> Js
 def _reply(request: Request, task: TaskRecord) -> JsonObject:
     """Return the task for the client, and a text for its model. The extension has no member for such a text, but hosts
     may show the status message to the model."""
-    summary = task_summary(task, options_of(request))
+    summary = task_summary(task, request)
     meta: JsonObject = {}
     if not task.status.terminal and task.job is not None:
         text = f"{task.job.work.tool} runs in the background as task {task.task_id}. You may do other work meanwhile."

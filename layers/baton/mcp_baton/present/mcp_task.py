@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from msgspec import Struct, field, structs
+from msgspec import structs
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.present.fit import fit
@@ -28,7 +28,6 @@ from mcp_baton.tasks.record import (
     TaskRecord,
     TaskStatus,
 )
-from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.values import FINAL_RESULT, ValueSize, list_in, read_ahead, weight_of
 from mcp_baton.tools.content import with_meta
 from mcp_baton.tools.resource import value_uri
@@ -59,85 +58,64 @@ WAITING_MS: Final = 300_000
 """The poll interval of a task that waits for another person, milliseconds."""
 
 
-class ViewOptions(Struct, frozen=True, kw_only=True):
-    """How a task is shown.
+def task_view(
+    task: TaskRecord,
+    request: Request,
+    shown: TaskView | None = None,
+    *,
+    values: str | None = None,
+    next_calls: Callable[[TaskRecord], list[JsonObject]] | None = None,
+) -> dict[str, Json]:
+    """Return the result of `tasks/get`. `_meta` has a key for each variable, and the facts.
 
-    Attributes:
-        now_ms: The time by which claims expire, epoch milliseconds.
-        store: As in `view_of`.
-        poll_interval_s: `None` to choose it by the task's age.
+    Args:
+        shown: The task as it is shown, if the caller has it.
         values: `all` variables, `none`, or `None` for those in the task's item.
         next_calls: The suggested calls of a task. `None` if they are not asked for.
     """
-
-    now_ms: Callable[[], int]
-    store: TaskStore | None = None
-    stateless: bool = True
-    poll_interval_s: float | None = None
-    values: str | None = None
-    next_calls: Callable[[TaskRecord], list[JsonObject]] | None = None
-    budget: Budget = field(default_factory=Budget)
-
-
-def options_of(
-    request: Request, *, values: str | None = None, next_calls: Callable[[TaskRecord], list[JsonObject]] | None = None
-) -> ViewOptions:
-    return ViewOptions(
-        now_ms=request.now_ms,
-        store=request.store,
-        stateless=request.stateless,
-        poll_interval_s=request.server.options.poll_interval_s,
-        values=values,
-        next_calls=next_calls,
-        budget=request.budget,
-    )
-
-
-def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    """Return the result of `tasks/get`. `_meta` has a key for each variable, and the facts."""
-    shown = view_of(task, options.now_ms(), options.store)
-    view = _summary(task, shown, options)
-    if options.stateless:
+    shown = shown or view_of(task, request.now_ms(), request.store)
+    view = _summary(task, shown, request)
+    if request.stateless:
         if task.status is TaskStatus.INPUT_REQUIRED and task.job is not None:
             view["inputRequests"] = task.job.open
         elif task.error is not None:
             view["error"] = task.error
     facts = facts_of(task)
-    if options.next_calls is not None and task.workflow is not None:
+    if next_calls is not None and task.workflow is not None:
         # If an approval was decided or a run was interrupted since, the stored pause reasons do not count.
-        facts["next"] = options.next_calls(structs.replace(task, shown_pauses=shown.pauses))
+        facts["next"] = next_calls(structs.replace(task, shown_pauses=shown.pauses))
     state: dict[str, Json] = {PROGRESS: read_variable(task, PROGRESS)} if PROGRESS in task.variables else {}
     # A stored pause reason may be older than the run that holds the task, or that was killed.
     state |= pause_members(shown, ENGINE_PREFIX)
     state |= {f"{FACT_PREFIX}{name}": value for name, value in facts.items()}
     names = [name for name in task.variables if name not in ALWAYS_SHOWN and not name.startswith(HIDDEN_PREFIXES)]
-    names = [] if options.values == NONE else names
-    if options.stateless and weight_of(task, FINAL_RESULT):
+    names = [] if values == NONE else names
+    if request.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
-    room = options.budget.shown - json_size({**view, "_meta": state})
-    omitted = _notes_for_omitted(task, weights, room, everything=options.values == ALL)
+    room = request.budget.shown - json_size({**view, "_meta": state})
+    omitted = _notes_for_omitted(task, weights, room, everything=values == ALL)
     # The list of omitted values, and the facts, replace variables with the same names. These can still be
     # read by their URIs.
     omitted |= {name: {} for name in (*state, *([OMITTED_KEY] if omitted else [])) if name in weights}
     included = [name for name in weights if name not in omitted]
-    options.budget.read(sum(weights[name].text_bytes for name in included))
+    request.budget.read(sum(weights[name].text_bytes for name in included))
     read_ahead(task.variables, included)
-    values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
-    if FINAL_RESULT in values:
-        result = values.pop(FINAL_RESULT)
+    shown_values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
+    if FINAL_RESULT in shown_values:
+        result = shown_values.pop(FINAL_RESULT)
         if task.job is not None and FINAL_RESULT in omitted:
             result = link_to_result(omitted.pop(FINAL_RESULT))
         view["result"] = _as_returned(task, result)
-    return {**view, "_meta": {**values, **state, **_omitted_names(omitted)}}
+    return {**view, "_meta": {**shown_values, **state, **_omitted_names(omitted)}}
 
 
-def task_summary(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+def task_summary(task: TaskRecord, request: Request) -> dict[str, Json]:
     """Return the view without variables: MCP's `Task`."""
-    return _summary(task, view_of(task, options.now_ms(), options.store), options)
+    return _summary(task, view_of(task, request.now_ms(), request.store), request)
 
 
-def _summary(task: TaskRecord, view: TaskView, options: ViewOptions) -> dict[str, Json]:
+def _summary(task: TaskRecord, view: TaskView, request: Request) -> dict[str, Json]:
     summary: dict[str, Json] = {
         "taskId": view.task_id,
         "status": view.status,
@@ -146,16 +124,16 @@ def _summary(task: TaskRecord, view: TaskView, options: ViewOptions) -> dict[str
     }
     if view.message:
         summary["statusMessage"] = view.message
-    interval_ms = _interval_ms(task, view, options)
-    if not options.stateless:
+    interval_ms = _interval_ms(task, view, request)
+    if not request.stateless:
         return summary | {"ttl": view.ttl_ms, "pollInterval": interval_ms}
     return summary | {"ttlMs": view.ttl_ms, "pollIntervalMs": interval_ms}
 
 
-def listed_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    view = view_of(task, options.now_ms(), options.store)
+def listed_view(task: TaskRecord, request: Request) -> dict[str, Json]:
+    view = view_of(task, request.now_ms(), request.store)
     meta = listed_meta(view)
-    return _summary(task, view, options) | ({"_meta": meta} if meta else {})
+    return _summary(task, view, request) | ({"_meta": meta} if meta else {})
 
 
 def listed_meta(view: TaskView) -> dict[str, Json]:
@@ -212,18 +190,18 @@ def result_mark(task: TaskRecord) -> dict[str, Json]:
     return {RESULT_BY_KEY: "client"} if task.by_client else {}
 
 
-def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
+def poll_interval_ms(task: TaskRecord, request: Request) -> int:
     """Return how long the client should wait before it reads the task again (docs/background.md, Status and
     polling)."""
-    return _interval_ms(task, view_of(task, options.now_ms()), options)
+    return _interval_ms(task, view_of(task, request.now_ms()), request)
 
 
-def _interval_ms(task: TaskRecord, view: TaskView, options: ViewOptions) -> int:
-    if options.poll_interval_s is not None:
-        return max(1, round(options.poll_interval_s * 1000))
+def _interval_ms(task: TaskRecord, view: TaskView, request: Request) -> int:
+    if (interval_s := request.server.options.poll_interval_s) is not None:
+        return max(1, round(interval_s * 1000))
     if task.status is TaskStatus.INPUT_REQUIRED:
         return PERSON_MS
-    now_ms = options.now_ms()
+    now_ms = request.now_ms()
     until_ms = min((reason.until_ms for reason in view.reasons if isinstance(reason, Waiting)), default=None)
     if task.job is not None and is_suspended(task):
         if not waits_for_time(task):

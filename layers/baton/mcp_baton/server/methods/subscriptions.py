@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
-from mcp_baton.present.mcp_task import options_of, poll_interval_ms, task_summary, task_view
-from mcp_baton.present.stored_task import with_decisions
+from mcp_baton.present.mcp_task import poll_interval_ms, task_summary, task_view
+from mcp_baton.present.stored_task import view_of, with_decisions
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.server.methods.tasks import check_extension, from_store
@@ -97,7 +97,6 @@ class _Subscription:
     def __init__(self, request: Request, ids: list[str], meta: JsonObject) -> None:
         self._request = request
         self._meta = meta
-        self._options = replace(options_of(request), store=None)  # `report` reads the approvals
         self._tasks = _find(request, ids)
         self.accepted_ids = list(self._tasks)
 
@@ -121,10 +120,11 @@ class _Subscription:
             if reported_task.state is not None:
                 reported_task.watched.refresh()
             task = with_decisions(reported_task.watched.task, self._request.store)
-            reported_task.next_s = now_s + max(MIN_READ_S, poll_interval_ms(task, self._options) / 1000)
+            reported_task.next_s = now_s + max(MIN_READ_S, poll_interval_ms(task, self._request) / 1000)
             state = _notified_state(task)
             if state != reported_task.state:
-                params = with_meta(task_view(task, self._options), self._meta)
+                shown = view_of(task, self._request.now_ms())
+                params = with_meta(task_view(task, self._request, shown), self._meta)
                 self._request.exchange.notify("notifications/tasks", params)
                 reported_task.state = state
         except TaskNotFound:
@@ -132,7 +132,7 @@ class _Subscription:
             task = replace(reported_task.watched.task, status=TaskStatus.FAILED, status_message=EXPIRED)
             error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
             self._request.exchange.notify(
-                "notifications/tasks", {**task_summary(task, self._options), "error": error, "_meta": self._meta}
+                "notifications/tasks", {**task_summary(task, self._request), "error": error, "_meta": self._meta}
             )
             return True
         except StoreError:

@@ -12,9 +12,7 @@ from mcp_baton.present.mcp_task import (
     ALL,
     NONE,
     VARIABLES_KEY,
-    ViewOptions,
     listed_view,
-    options_of,
     poll_interval_ms,
     result_view,
     task_summary,
@@ -37,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 def get_task(request: Request) -> JsonObject:
     """Return the view of a task: its variables are in `_meta`; in the 2026 era it contains the result."""
-    options = _options(request)
+    values, following = _values_asked(request), _next_calls(request)
 
     def read(_store: TaskStore, _owner: str) -> JsonObject:
         task = redispatch_at_poll(request, request.own_task(request.task_id()))
@@ -45,31 +43,33 @@ def get_task(request: Request) -> JsonObject:
             from mcp_baton.background.task_questions import send_questions
 
             send_questions(request, task)
-        return task_view(task, options)
+        return task_view(task, request, values=values, next_calls=following)
 
     return from_store(request, read)
 
 
-def _options(request: Request) -> ViewOptions:
+def _values_asked(request: Request) -> str | None:
     meta = request.envelope.meta
-    choice = meta.get(VARIABLES_KEY)
-    if VARIABLES_KEY in meta and choice not in (ALL, NONE):
+    if VARIABLES_KEY not in meta:
+        return None
+    if (choice := meta[VARIABLES_KEY]) not in (ALL, NONE):
         raise ProtocolError(
             INVALID_PARAMS,
             f'Invalid params: `_meta[\'{VARIABLES_KEY}\']` must be "{ALL}" or "{NONE}"; '
             "leave it out for the values that are kept with the task",
         )
-    values = None if choice is None else str(choice)
-    if meta.get(NEXT_KEY) is not True:
-        return options_of(request, values=values)
+    return str(choice)
+
+
+def _next_calls(request: Request) -> Callable[[TaskRecord], list[JsonObject]] | None:
+    """Return what suggests calls, if the client asks for them."""
+    if request.envelope.meta.get(NEXT_KEY) is not True:
+        return None
     from mcp_baton.workflow.continuations import plan_of
     from mcp_baton.workflow.remaining import next_calls
 
-    def suggested_calls(task: TaskRecord) -> list[JsonObject]:
-        # They are for people, who can correct a call that has failed.
-        return next_calls(plan_of(request.server, task), request.server, with_failed=True)
-
-    return options_of(request, values=values, next_calls=suggested_calls)
+    # They are for people, who can correct a call that has failed.
+    return lambda task: next_calls(plan_of(request.server, task), request.server, with_failed=True)
 
 
 def list_tasks(request: Request) -> JsonObject:
@@ -86,8 +86,7 @@ def list_tasks(request: Request) -> JsonObject:
     except ValueError as error:
         message = "Invalid params: `cursor` was not returned by this list"
         raise ProtocolError(INVALID_PARAMS, message) from error
-    options = options_of(request)
-    result: dict[str, Json] = {"tasks": [listed_view(task, options) for task in page.tasks]}
+    result: dict[str, Json] = {"tasks": [listed_view(task, request) for task in page.tasks]}
     return result | {"nextCursor": page.cursor} if page.cursor else result
 
 
@@ -123,7 +122,7 @@ def cancel_task(request: Request) -> JsonObject:
         if request.stateless:
             return {}
         raise ProtocolError(INVALID_PARAMS, unchanged_text(error.current.status, "The task")) from error
-    return {} if request.stateless else task_summary(task, options_of(request))
+    return {} if request.stateless else task_summary(task, request)
 
 
 def update_task(request: Request) -> JsonObject:
@@ -238,7 +237,7 @@ def _check_completed(request: Request, task: TaskRecord) -> None:
     data: dict[str, Json] = {"status": task.status.value}
     if task.status.terminal:
         raise ProtocolError(INVALID_REQUEST, f"The task is {task.status.value}: it has no result", data)
-    data["pollInterval"] = poll_interval_ms(task, options_of(request))
+    data["pollInterval"] = poll_interval_ms(task, request)
     if task.status is TaskStatus.INPUT_REQUIRED:
         raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client's answers", data)
     raise ProtocolError(INVALID_REQUEST, "The task has no result yet: poll `tasks/get` until it is over", data)
