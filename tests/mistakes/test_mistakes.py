@@ -145,6 +145,23 @@ def test_a_correct_server_has_no_faults(check: Check, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "shop_app.py can be served: 2 tools, 1 workflow\n"
 
 
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("list[str]", "step(refund, name='all', each=value)(order_id=item(), amount=1.0)"),
+        ("bool", "step(refund, name='some', when=value)(order_id=order_id, amount=1.0)"),
+        ("str", "sleep_until('morning', value)"),
+        ("str", "ask_user('sure', 'Refund it as {value}?')"),
+    ],
+    ids=["each", "when", "sleep", "a question"],
+)
+def test_an_argument_may_be_used_in_any_part_of_a_step(kind: str, line: str, check: Check) -> None:
+    header = f"@server.workflow\ndef refund_order(order_id: Annotated[str, 'Which'], value: Annotated[{kind}, 'What'])"
+    text = PRELUDE + "from mcp_baton import sleep_until\n" + function(line, header=header) + EPILOGUE
+
+    assert check(write(text))[1]["warnings"] == []
+
+
 @pytest.mark.usefixtures("fresh_sample")
 @pytest.mark.parametrize(
     "server",

@@ -20,7 +20,7 @@ from mcp_baton.tools.schema.signature import shown_type
 from mcp_baton.tools.templates import placeholders
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.function_checks import all_workflow_errors, definitions_without_schema
-from mcp_baton.workflow.sources import Constant, PromptArg, parts_of
+from mcp_baton.workflow.sources import Constant, PromptArg
 from mcp_baton.workflow.steps.step import Step
 
 MAX_PORTABLE_NAME_CHARS: Final = 45
@@ -159,9 +159,7 @@ def _workflow_advice(server: Server, workflow: Workflow, lines: DefinitionLines)
 
 
 def _arguments_in(step: Step) -> Iterator[str]:
-    sources = (*step.arguments.values(), *step.template_bindings.values())
-    parts = [part for source in sources for part in parts_of(source)]
-    yield from (part.name for part in parts if isinstance(part, PromptArg))
-    constants = [repr(part.value) for part in parts if isinstance(part, Constant)]
-    for text in (*step.resources, step.guidance or "", *constants):
+    yield from (source.name for source in step.sources if isinstance(source, PromptArg))
+    constants = [repr(source.value) for source in step.sources if isinstance(source, Constant)]
+    for text in (*step.texts, *constants):
         yield from placeholders(text)
