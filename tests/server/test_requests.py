@@ -9,7 +9,7 @@ from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.workflow.steps.step import Step
 from tests.console.test_apps import SHOWS_PAGES, ask
 from tests.sent import Requests
-from tests.support.client import Client, Era
+from tests.support.client import Answer, Client, Era
 from tests.support.handler import MakeClient
 
 RUN = ["PutItem", "UpdateItem"]
@@ -104,7 +104,7 @@ def test_an_equal_call_later_is_one_get_and_one_update_more(
     assert requests.take() == ["UpdateItem", "GetItem", "UpdateItem", *RUN]
 
 
-CALLS: dict[str, tuple[Callable[[Client, str], object], list[str]]] = {
+CALLS: dict[str, tuple[Callable[[Client, str], Answer], list[str]]] = {
     "a continuation": (lambda client, task: client.call_tool("work", task=task), ["GetItem", "UpdateItem"]),
     "a failed continuation": (lambda client, task: client.call_tool("fails", task=task), ["GetItem", "UpdateItem"]),
     "a call for an unknown task": (lambda client, _: client.call_tool("work", task=new_task_id(0)), ["GetItem"]),
@@ -129,8 +129,10 @@ def test_a_call_for_a_paused_task_sends_only_these_requests(
 ) -> None:
     client, task = paused_task(make_client, requests, era)
     send, expected = CALLS[call]
-    send(client, task)
+    answer = send(client, task)
     assert requests.take() == expected
+    if "continuation" in call:
+        assert answer.meta["recorded"] is True
     if call == "tasks/cancel":
         send(client, task)
         assert requests.take() == expected, "a cancelled task"
