@@ -4,8 +4,9 @@ import os
 import socket
 import subprocess
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection
+from random import SystemRandom
 from typing import NoReturn
 
 import pytest
@@ -21,9 +22,12 @@ def missing(reason: str) -> NoReturn:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+    """Return a free port below those that the system chooses. It could give one of those to another socket before the
+    server starts, or while it restarts."""
+    for port in SystemRandom().sample(range(20_000, 30_000), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError("no port is free")
 
 
 def becomes_ready(process: "subprocess.Popen[bytes]", port: int, path: str, status: int) -> bool:

@@ -18,7 +18,7 @@ from mcp_baton.aws import handler
 from shop import server
 
 TITLES = {"Walden": "PS-3048"}
-STEP_S = 3.0
+STEP_S = 2.0
 """The duration of each step of `fulfil`. Three of them exceed the shortest timeout of a framework, 5 s."""
 
 

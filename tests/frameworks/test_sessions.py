@@ -85,8 +85,8 @@ needs_openai_agents = pytest.mark.skipif("FRAMEWORKS" in os.environ, reason="`ma
 def test_a_workflow_longer_than_the_timeout_of_openai_agents_runs_once(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """The framework gives up after 5 s, and its model tries again until the workflow is done, after 9 s."""
-    session = sessions_of(OPENAI_AGENTS, tmp_path_factory, ["slow"])["slow"]
+    """The framework gives up after 5 s, and its model tries again until the workflow is done, after 6 s."""
+    session = sessions_of(OPENAI_AGENTS, tmp_path_factory, ["slow"], "hurried")["slow"]
     assert "An error occurred while running the tool" in session.texts[0]
     assert session.effects == ["charge A-1 for kim", "pack A-1 for kim", "ship A-1 for kim"]
     assert len(session.calls) > 1
