@@ -2,7 +2,7 @@
 
 import json
 import sys
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -70,19 +70,18 @@ class Requests:
     """A DynamoDB over HTTP.
 
     Attributes:
-        times: The times of the requests, by operation.
+        counts: The number of requests, by operation.
         limits: The number of allowed requests, by operation. Further ones are refused.
     """
 
     application: Callable[..., Any]
-    times: dict[str, list[float]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     limits: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, environment: dict[str, Any], start: Callable[..., Any]) -> Any:
         operation = environment.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
-        times = self.times.setdefault(operation, [])
-        times.append(time.monotonic())
-        if len(times) > self.limits.get(operation, len(times)):
+        self.counts[operation] += 1
+        if self.counts[operation] > self.limits.get(operation, self.counts[operation]):
             start("400 Bad Request", [("Content-Type", "application/x-amz-json-1.0")])
             return [b'{"__type": "AccessDeniedException", "message": "not today"}']
         return self.application(environment, start)
@@ -141,7 +140,7 @@ def database() -> Iterator[tuple[Any, Requests, str]]:
 def shop(database: tuple[Any, Requests, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     """A shop with an empty table, in which refunds fail."""
     client, requests, url = database
-    requests.times, requests.limits = {}, {}
+    requests.counts, requests.limits = Counter(), {}
     for name in ("BATON_MAX_TTL_MS", "BATON_TABLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
