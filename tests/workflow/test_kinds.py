@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -34,6 +35,7 @@ from mcp_baton.testing import Client, connect
 from mcp_baton.testing.results import Run
 from mcp_baton.testing.store import TABLE
 from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.workflow_function import StepOptions
 from tests.support.client import Era
 
 GO: Final = {"go": "yes"}
@@ -314,7 +316,7 @@ OPTIONS: Final[Mapping[str, Any]] = {
     "resources": ["docs://a"],
     "retry": Retry(attempts=2, first_s=0.01),
     "retryable": True,
-    "returns": str,
+    "returns": Literal["Kim", "Ada"],
     "template_bindings": {"name": constant("a")},
     "when": prompt_arg("go") == "yes",
 }
@@ -328,6 +330,20 @@ def options_of(kind: Kind) -> list[str]:
     parameters = inspect.signature(type(kind.make()).__init__).parameters.values()
     is_required = inspect.Parameter.empty
     return [entry.name for entry in parameters if entry.name not in PARTS and entry.default is not is_required]
+
+
+def test_each_option_of_each_kind_makes_another_step() -> None:
+    for kind in KINDS.values():
+        options = options_of(kind)
+        assert [option for option in options if kind.make(**{option: OPTIONS[option]}) == kind.make()] == []
+
+
+def test_step_takes_each_option_and_the_page_explains_it() -> None:
+    options = {*options_of(KINDS["tool"]), *options_of(KINDS["list"])} - {"binding"}
+    page = Path("docs/workflows.md").read_text()
+
+    assert StepOptions.__annotations__.keys() == options
+    assert [option for option in options if f"`{option}" not in page] == []
 
 
 @pytest.mark.parametrize("background", [False, True], ids=["request", "worker"])

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import structs
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import paused_step
@@ -87,6 +88,17 @@ def test_long_lists_of_invalid_fields_are_shortened_when_they_are_stored() -> No
     reason_json = SchemaMismatch("s", (), fields, "t").to_json()
 
     assert len(repr(reason_json)) < 100_000
+
+
+def test_every_text_of_a_reason_is_cut_if_it_is_not_a_name() -> None:
+    names = {"blockedStep", "failedStep", "producingStep", "suggestedTool", "missingParam", "missingOutput"}
+    names |= {"approvalId", "audience", "errorId", "idempotencyKey", "expiresAt", "until", "for"}
+
+    texts = {
+        member.encode_name for kind in REASONS for member in structs.fields(kind) if member.type in (str, str | None)
+    }
+
+    assert texts - pause.FREE_TEXTS == names
 
 
 def test_every_reason_is_registered() -> None:
