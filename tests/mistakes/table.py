@@ -256,6 +256,16 @@ RUNS = (
         "change one",
         at_run=True,
     ),
+    Mistake(
+        "a fixed text with an argument that may be left out",
+        flow(
+            f'ToolStep("fetch", tool=fetch_order, arguments={{"order_id": constant("A-{{note}}")}})  {HERE}',
+            arguments='[Argument("note", "A note")]',
+        ),
+        ("step 'fetch'", "{note} stays in the text for 'order_id'", "left out"),
+        "give the argument 'note' a default",
+        warning=True,
+    ),
 )
 
 AMOUNTS = 'amount: Annotated[float, "EUR"], order_id: Annotated[str, "Which"]'

@@ -141,9 +141,14 @@ class StepChecks:
             )
 
     def _unfilled(self, step: Step, texts: Iterable[str], place: str) -> Iterator[Mistake]:
-        """Yield the placeholders in texts that no argument fills."""
+        """Yield the placeholders in texts that no argument fills, or one that may be left out."""
         arguments = [argument.name for argument in self.workflow.arguments]
-        for placeholder in sorted(frozenset[str]().union(*map(placeholders, texts)).difference(arguments)):
+        used = frozenset[str]().union(*map(placeholders, texts))
+        for argument in self.workflow.arguments:
+            if argument.name in used and not argument.required and argument.default is None:
+                problem = f"{{{argument.name}}} stays in {place} as it is if the argument is left out"
+                yield self._mistake(step, problem, f"give the argument {argument.name!r} a default text")
+        for placeholder in sorted(used.difference(arguments)):
             match = _NAME.match(placeholder)
             name = match[0] if match else ""
             if not name or (placeholder.startswith(f"{name}:") and name not in arguments):
