@@ -34,8 +34,8 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.testing import Client, connect
 from mcp_baton.testing.results import Run
 from mcp_baton.testing.store import TABLE
+from mcp_baton.workflow.step_functions import StepOptions
 from mcp_baton.workflow.steps.step import Step
-from mcp_baton.workflow.workflow_function import StepOptions
 from tests.support.client import Era
 
 GO: Final = {"go": "yes"}

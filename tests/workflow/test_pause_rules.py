@@ -23,6 +23,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
     parse_pause,
 )
+from mcp_baton.workflow.stored_pauses import FREE_TEXTS
 
 
 def blocked(kind: str, **members: Json) -> JsonObject:
@@ -98,7 +99,7 @@ def test_every_text_of_a_reason_is_cut_if_it_is_not_a_name() -> None:
         member.encode_name for kind in REASONS for member in structs.fields(kind) if member.type in (str, str | None)
     }
 
-    assert texts - pause.FREE_TEXTS == names
+    assert texts - FREE_TEXTS == names
 
 
 def test_every_reason_is_registered() -> None:
