@@ -24,6 +24,7 @@ from mcp_baton.workflow import (
     remaining,
     resolve,
     runs,
+    state,
     write,
 )
 from mcp_baton.workflow import run as running
@@ -308,7 +309,7 @@ LISTS = (
     ),
     Mutant(
         "an element that lacks a value makes its step retryable",
-        running,
+        state,
         "ToolError",
         lambda text, **_: ValueError(text),
         example="a retryable list whose arguments have no value never ends",
@@ -569,7 +570,7 @@ VIEWS = (
 KILLS = (
     Mutant(
         "each attempt has an idempotency key of its own",
-        running,
+        state,
         "step_key",
         lambda *_: own_key(),
         plan_of(call("s0"), call("s1")),

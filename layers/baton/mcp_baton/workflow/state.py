@@ -1,25 +1,56 @@
-"""What a run of a workflow knows while it runs: statuses, outputs, variables, and which steps have stopped."""
+"""What a run of a workflow knows while it runs: statuses, outputs, variables, and which steps have stopped.
+
+The kinds of steps note in it how they start and end (`OpenRun`).
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 
 from msgspec import structs
 
-from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import EARLY_PREFIX, StepStatus, TaskRecord, is_early, statuses_of
+from mcp_baton.exceptions import StoreError, ToolError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.keys import Key, own_key, step_key
+from mcp_baton.tasks.record import EARLY_PREFIX, StepStatus, TaskRecord, is_early, statuses_of, timestamp
+from mcp_baton.tasks.store import TaskStore, Timing
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tools.outcomes import Succeeded
+from mcp_baton.tools.approval import AFTER_WAITS_MS, denied_call
+from mcp_baton.tools.calls import ToolCall
+from mcp_baton.tools.outcomes import Failed, Failure, Prepared, Succeeded
+from mcp_baton.workflow import resources
 from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.host import Host, Skip, Skipped, status_of
-from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver
-from mcp_baton.workflow.list_elements import ListElements
-from mcp_baton.workflow.pause import AnswersRequired, PauseReason
+from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver, ThreadLease
+from mcp_baton.workflow.list_elements import ListElements, item_name
+from mcp_baton.workflow.pause import (
+    AnswersRequired,
+    DeadlineExceeded,
+    PauseReason,
+    Remedy,
+    approval_pause,
+    pause_after,
+)
+from mcp_baton.workflow.repeats import repeat
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.step_run import StepRun
+from mcp_baton.workflow.secrets import hidden_in
+from mcp_baton.workflow.step_run import StepRun, Stop
 from mcp_baton.workflow.steps.list_step import ListRun, ListStep
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.stored_calls import stored_call
+
+logger = logging.getLogger(__name__)
 
 
 class State:
     """The state of a run. Only the thread that answers the request changes it.
+
+    Args:
+        store: The task store; `None` if the server has none.
+        known: What is known before the run.
 
     Attributes:
         lease: The run's claim on its task; `None` for a run without a task.
@@ -36,7 +67,18 @@ class State:
         early: The answers and callbacks that came before their steps were reached, by step.
     """
 
-    def __init__(self, known: KnownValues) -> None:
+    def __init__(
+        self,
+        host: Host,
+        store: TaskStore | None,
+        known: KnownValues,
+        clock: Callable[[], float],
+        rng: Callable[[], float],
+    ) -> None:
+        self.host = host
+        self.rng = rng
+        self._store = store
+        self._clock = clock
         self.workflow = known.workflow
         self.secrets = known.secrets
         self.lease: Lease | None = None
@@ -75,6 +117,9 @@ class State:
     def known_to(self, this: StepRun) -> KnownValues:
         """What is known to a call: for that of an element, also the element."""
         return self.known if this.index is None else self.known.at(self.items[this.step.name].elements[this.index])
+
+    def now_ms(self) -> int:
+        return self._store.now_ms() if self._store else time.time_ns() // 1_000_000
 
     # Which steps run
 
@@ -142,6 +187,136 @@ class State:
         steps = (step for step in steps if statuses.get(step.name) is StepStatus.COMPLETED)
         # A value that came early stays unused as long as the condition of its step has no result.
         return [step for step in steps if not is_early(task.variables, step.name) or self.known.may_settle(step)]
+
+    # How a step begins, calls its tool, and ends
+
+    def begin(self, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> Stop | None:
+        """Note when a call begins. If it cannot begin now, return why: too little time is left, or another run has the
+        task or could take it soon."""
+        if not host.may_start():
+            return DeadlineExceeded(this.step.name, this.step.tool or "")
+        if lease is None:
+            return None
+        begun_ms = lease.begin()
+        if isinstance(begun_ms, int):
+            this.begun_ms, this.begun_s = begun_ms, self._clock()
+            return None
+        return begun_ms or DeadlineExceeded(this.step.name, this.step.tool or "")
+
+    def check_claim(self, step: Step, host: Host, lease: Lease | ThreadLease | None) -> Stop | None:
+        """Why a step that has waited for something must not go on; `None` if it can."""
+        return None if lease is None or lease.is_safe() else self.begin(StepRun(step), host, lease)
+
+    def fetch_before(self, this: StepRun, host: Host) -> Failed | None:
+        return resources.fetch_before(this, self.known_to(this), host)
+
+    def fetch_again(self, this: StepRun) -> None:
+        this.resources = resources.fetch_all(this.step.resources, this.step, self.known, self.host)
+
+    def fetch_after(self, this: StepRun, uris: Sequence[str], known: KnownValues, host: Host) -> None:
+        this.after = resources.fetch_all(uris, this.step, known, host)
+        this.timing = self.timing(this)
+
+    def stop_before(self, this: StepRun, stop: Stop) -> None:
+        """Note why a tool is not called."""
+        if isinstance(stop, TaskOver | Superseded):
+            this.stop = stop
+            return
+        reason = stop.without_secrets(self.secrets.hide_text)
+        if this.index is not None:
+            # The same call would lack the value again, also if the step is retryable.
+            this.failed = Failed(reason.as_error(), cause=ToolError(reason.as_error(), retryable=False))
+            return
+        # If the model has made the call and a person has denied it, the model is not asked for the values again.
+        denied = denied_call(self.variables, this.step.name) if stop.remedy is Remedy.VALUES else None
+        this.stop = reason if denied is None else approval_pause(this.step.name, denied)
+
+    def tool_call(self, this: StepRun, prepared: Prepared, earlier_attempts: int) -> ToolCall:
+        """Which call this is, at its first attempt in this run."""
+        step, lease, index = this.step, self.lease, this.index
+        name = step.name if index is None else item_name(step.name, index)
+        task, attempt_name = (None, "") if lease is None else (lease.task, f"run:{lease.current_claim.number}")
+        return ToolCall(
+            self.workflow,
+            step,
+            name,
+            task,
+            is_turn=True,
+            is_item=index is not None,
+            by=attempt_name,
+            secrets=self.secrets,
+            number=1 + earlier_attempts,
+            key=self._key(step, name, prepared),
+            variables=None if lease is None else self.variables if this.variables is None else this.variables,
+        )
+
+    def _key(self, step: Step, name: str, prepared: Prepared) -> Key | None:
+        """The idempotency key of all attempts of a call; `None` for a single call of a run without a task, which gets
+        a key of its own."""
+        if self.task_id is None:
+            return own_key() if step.retry else None
+        return step_key(self.task_id, name, partial(self.host.canonical, prepared.name, prepared.arguments))
+
+    def next_attempt_ms(self, this: StepRun) -> int | None:
+        """When a worker makes the next attempt of a failed call, epoch milliseconds; `None` if none can be made."""
+        if this.retry_s is None or self.lease is None:
+            return None
+        now_ms = self.now_ms()
+        until_ms = self.end_of_wait(now_ms + round(this.retry_s * 1000), now_ms)
+        return until_ms if isinstance(until_ms, int) else None
+
+    def succeed(self, this: StepRun, value: Json, arguments: JsonObject | None = None) -> None:
+        """Note the result of a step."""
+        if self.secrets.hide(value) != value:
+            text = "workflow %s, step %s: the result of %s has a secret argument in it and is stored; leave it out"
+            logger.warning(text, self.workflow.name, this.step.name, this.step.tool)
+        this.arguments, this.outcome = arguments, Succeeded(value)
+        this.stored_call, this.timing = self._call_to_store(this), self.timing(this)
+
+    def fail(self, this: StepRun, failed: Failed, arguments: Mapping[str, Json] | None = None) -> None:
+        """Note the failure of a step. The error is stored, and it may quote the arguments. A step whose call has not
+        started when the time was over stays open."""
+        if failed.kind is Failure.OUT_OF_TIME:
+            this.stop = DeadlineExceeded(this.step.name, this.step.tool or "")
+            return
+        this.failed = failed = structs.replace(failed, error=self.secrets.hide_text(failed.error))
+        this.arguments, this.outcome = arguments, Failed(failed.error)
+        this.stored_call, this.timing = self._call_to_store(this), self.timing(this)
+        if this.index is None and this.stop is None:
+            step = this.step
+            this.stop = pause_after(failed, step, step.name, step.tool or "", this.unread, self._shown_key(this))
+
+    def _shown_key(self, this: StepRun) -> str | None:
+        """The idempotency key of a step's call, for texts."""
+        if self.task_id is None or this.arguments is None:
+            return None
+        return repeat(this.step, this.arguments, self.known, self.task_id, self.host.canonical).key
+
+    def _call_to_store(self, this: StepRun) -> JsonObject | None:
+        """The arguments to store with the result: none, unless a person has given some of them."""
+        if this.arguments is None or this.step.name not in self.known.answers:
+            return None
+        return stored_call(this.arguments, hidden_in(this.arguments, this.step.arguments, self.workflow.secrets))
+
+    def timing(self, this: StepRun) -> Timing | None:
+        """The timing of a step that has ended; `None` for a run without a task."""
+        if this.begun_ms is None:
+            return None
+        return Timing(this.begun_ms, round((self._clock() - this.begun_s) * 1000))
+
+    def end_of_wait(self, until_ms: int, now_ms: int) -> int | str:
+        """The end of a wait if the task lives longer, extended if necessary; otherwise the error of the step."""
+        if self._store is None or self.lease is None:
+            return until_ms
+        with suppress(StoreError):  # the run's write finds out if the task is over
+            ttl_ms = until_ms - now_ms + AFTER_WAITS_MS
+            least_ms = ttl_ms - AFTER_WAITS_MS // 2  # most tasks were created with a sufficient lifetime
+            self.lease.task = self._store.jobs.extend(self.lease.task, ttl_ms, least_ms)
+        task = self.lease.task
+        ends_ms = task.created_ms + task.ttl_ms
+        if until_ms < ends_ms:
+            return until_ms
+        return f"it waits until {timestamp(until_ms)}, and its task ends at {timestamp(ends_ms)}; give it a longer ttl"
 
     # Answers and callbacks that come early
 
