@@ -21,7 +21,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import WorkflowError
-from mcp_baton.workflow.reference import IN_A_TOOL, REFERENCE_TEXT, Reference, no_value, reference_to
+from mcp_baton.workflow.reference import IN_A_TOOL, REFERENCE_TEXT, Reference, no_value
 from mcp_baton.workflow.sources import USE_A_CONDITION, PromptArg, StepOutput, is_authors, source_of
 from mcp_baton.workflow.steps.step import Step
 
@@ -258,7 +258,7 @@ def _reject_test(workflow: str, test: _Test, frame: FrameType, steps: Sequence[S
         for part in operand.elts if isinstance(operand, ast.Tuple) else [operand]:
             value = _value(part, frame)
             if isinstance(part, ast.Call) and steps and _is_step(part, frame):
-                value = reference_to(StepOutput(steps[-1].binding), None)
+                value = Reference(StepOutput(steps[-1].binding))
             if isinstance(value, Reference):
                 does, remedy = _described(node, part, value)
                 raise no_value(value, does, remedy, workflow)

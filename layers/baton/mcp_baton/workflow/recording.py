@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.tools.secrets import strings_in
 from mcp_baton.workflow.description_call import enclosing_block
-from mcp_baton.workflow.reference import REFERENCE_TEXT, REFUSED_METHODS, Reference, reference_to, workflow_of
+from mcp_baton.workflow.reference import REFERENCE_TEXT, REFUSED_METHODS, Reference, workflow_of
 from mcp_baton.workflow.sources import Condition, Constant, StepOutput, as_source, author_line, workflows_of
 from mcp_baton.workflow.steps.step import Step
 
@@ -34,7 +34,7 @@ class Recording:
         if any(other.name == step.name for other in self.steps):
             raise self.error(f"a second step is named {step.name!r}; give it another name: name='{step.name}_2'")
         self.steps.append(step)
-        return reference_to(StepOutput(step.name), self.workflow)
+        return Reference(StepOutput(step.name), self.workflow)
 
     def source(self, name: str, value: object) -> Any:
         """Convert a value of a call to a data source."""

@@ -72,10 +72,6 @@ class Reference(Operand):
         return Reference(part, self.__baton_workflow__)
 
 
-def reference_to(source: Source, workflow: str | None = None) -> Reference:
-    return Reference(source, workflow)
-
-
 def workflow_of(reference: Reference) -> str | None:
     """The name of the workflow function that made a reference."""
     return reference.__baton_workflow__

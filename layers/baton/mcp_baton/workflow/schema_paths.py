@@ -27,44 +27,45 @@ class InvalidPath(Struct, frozen=True):
 
 def invalid_path(schema: Schema, path: str) -> InvalidPath | None:
     """The part of a dotted path that a schema does not allow; `None` if the path can exist."""
-    definitions: Schema = schema.get("$defs", {})
     keys = path.split(".")
-    schemas = [schema]
+    leaves = list(_leaves(schema, schema))
     for position, key in enumerate(keys):
-        leaves = [leaf for candidate in schemas for leaf in _leaves(candidate, definitions, frozenset())]
-        members = [member for member in (_member(leaf, key) for leaf in leaves) if member is not None]
+        members = _members(leaves, key, schema)
         if not members:
             names = dict.fromkeys(name for leaf in leaves for name in leaf.get("properties", ()))
             alternatives = tuple(".".join((*keys[:position], name)) for name in names)
             return InvalidPath(".".join(keys[: position + 1]), alternatives, tuple(keys[position + 1 :]))
-        schemas = members
+        leaves = members
     return None
 
 
 def kinds_at(schema: Schema, path: str | None) -> set[str] | None:
     """The JSON types that a value can have at a dotted path; `None` if the schema does not define them exactly."""
-    definitions: Schema = schema.get("$defs", {})
-    schemas = [schema]
+    leaves = list(_leaves(schema, schema))
     for key in path.split(".") if path else ():
-        leaves = [leaf for candidate in schemas for leaf in _leaves(candidate, definitions, frozenset())]
-        schemas = [member for member in (_member(leaf, key) for leaf in leaves) if member is not None]
-    leaves = [leaf for candidate in schemas for leaf in _leaves(candidate, definitions, frozenset())]
+        leaves = _members(leaves, key, schema)
     if not leaves or any("type" not in leaf or "format" in leaf for leaf in leaves):
         return None
     return {str(leaf["type"]) for leaf in leaves}
 
 
-def _leaves(schema: Schema, definitions: Schema, seen_names: frozenset[str]) -> Iterator[Schema]:
+def _members(leaves: list[Schema], key: str, root: Schema) -> list[Schema]:
+    """The alternatives of the schema of a key. If no value has the key, there are none."""
+    members = (_member(leaf, key) for leaf in leaves)
+    return [leaf for member in members if member is not None for leaf in _leaves(member, root)]
+
+
+def _leaves(schema: Schema, root: Schema, seen_names: frozenset[str] = frozenset()) -> Iterator[Schema]:
     """The alternatives of a schema, with references and unions resolved."""
     if "$ref" in schema:
         name = str(schema["$ref"]).removeprefix("#/$defs/")
         if name not in seen_names:
-            yield from _leaves(definitions.get(name, _ANYTHING), definitions, seen_names | {name})
+            yield from _leaves(root.get("$defs", {}).get(name, _ANYTHING), root, seen_names | {name})
         return
     members = schema.get("anyOf", schema.get("oneOf"))
     if members is not None:
         for member in members:
-            yield from _leaves(member, definitions, seen_names)
+            yield from _leaves(member, root, seen_names)
     elif isinstance(schema.get("type"), list):
         yield from ({**schema, "type": kind} for kind in schema["type"])
     else:

@@ -14,7 +14,7 @@ from mcp_baton.tools.schema.signature import Parameter, is_async, read_signature
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.description_call import describe
 from mcp_baton.workflow.recording import Recording, recording_of_function
-from mcp_baton.workflow.reference import reference_to
+from mcp_baton.workflow.reference import Reference
 from mcp_baton.workflow.sources import PromptArg, refusals
 from mcp_baton.workflow.steps.tool_step import WORKFLOW_NAME
 
@@ -60,7 +60,7 @@ def workflow_of_function(
     arguments = tuple(_argument(parameter, descriptions) for parameter in signature.parameters)
     recording = Recording(name)
     references = {
-        parameter.name: reference_to(PromptArg(argument.name), name)
+        parameter.name: Reference(PromptArg(argument.name), name)
         for parameter, argument in zip(signature.parameters, arguments, strict=True)
     }
     token, refusals_token = recording_of_function.set(recording), refusals.set(recording.refusals)

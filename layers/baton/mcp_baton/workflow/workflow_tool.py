@@ -100,8 +100,17 @@ type Schemas = dict[str, dict[str, Any]]
 
 
 def argument_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
-    plain = _plain_schemas(arguments)
-    return _pydantic_schemas(arguments) if plain is None else plain
+    definitions = Definitions()
+    schemas: Schemas = {}
+    try:
+        for argument in arguments:
+            plain = plain_type(argument.type)
+            if plain is None:
+                return _pydantic_schemas(arguments)
+            schemas[argument.name] = plain.schema(definitions)
+    except NotPlain:
+        return _pydantic_schemas(arguments)
+    return schemas, definitions.schemas
 
 
 def takes_null(argument: Argument) -> bool:
@@ -113,20 +122,6 @@ def takes_null(argument: Argument) -> bool:
     except Exception:  # noqa: BLE001 - a validator of the author may raise anything
         return False
     return True
-
-
-def _plain_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas] | None:
-    definitions = Definitions()
-    schemas: Schemas = {}
-    for argument in arguments:
-        plain = plain_type(argument.type)
-        if plain is None:
-            return None
-        try:
-            schemas[argument.name] = plain.schema(definitions)
-        except NotPlain:
-            return None
-    return schemas, definitions.schemas
 
 
 def _pydantic_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
