@@ -473,6 +473,18 @@ STEPS = (
         "return type",
         warning=True,
     ),
+    Mistake(
+        "a condition on a field of an output of which nothing is known",
+        '@server.tool\ndef look() -> Any:\n    """Look."""\n\n\n'
+        + flow(
+            'ToolStep("look", tool=look)',
+            'Fetch("f", ["docs://a"], when=step_output("look", "id") > 1)  # here',
+            arguments="()",
+        ),
+        ("step 'f'", "'look'", "not known"),
+        "return type",
+        warning=True,
+    ),
 )
 
 WORKFLOWS = (

@@ -13,11 +13,11 @@ from mcp_baton.server.server import Server
 from mcp_baton.tools.secrets import strings_in
 from mcp_baton.tools.templates import as_text, placeholders
 from mcp_baton.tools.tool import Tool
+from mcp_baton.workflow.checking import resolved
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.schema_paths import kinds_at
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
 from mcp_baton.workflow.steps.step import Step
-from mcp_baton.workflow.steps.tool_step import ToolFunction
 
 SCALARS: Final = {"number", "integer", "boolean"}
 JSON_TYPES: Final[Mapping[str, tuple[str, tuple[Any, ...]]]] = {
@@ -62,13 +62,8 @@ class StepChecks:
 
     @cached_property
     def _tools(self) -> dict[str, Tool | None]:
-        return {step.name: self._tool_of(step) for step in self.workflow.steps}
-
-    def _tool_of(self, step: Step) -> Tool | None:
-        if not isinstance(step.tool, ToolFunction):
-            return self.server.tools.get(step.tool or "")
-        function = step.tool.function
-        return next((tool for tool in self.server.tools.values() if tool.decorated == function), None)
+        tools = self.server.tools
+        return {step.name: tools.get(step.tool or "") for step in resolved(self.workflow, tools).steps}
 
     @property
     def _calls(self) -> Iterator[tuple[Step, Tool]]:
@@ -161,14 +156,11 @@ class StepChecks:
     def _unknown_outputs(self) -> Iterator[Mistake]:
         """Yield paths into outputs of unknown form: a typing error in them is found only when the workflow runs."""
         for step in self.workflow.steps:
-            for source in (*step.arguments.values(), *step.template_bindings.values()):
-                if not isinstance(source, StepOutput) or not source.path:
-                    continue
-                tool = self._tools[self.workflow.bound(source.binding).name]
+            outputs = [source for source in step.sources if isinstance(source, StepOutput)]
+            for binding, path in dict.fromkeys((output.binding, output.path) for output in outputs if output.path):
+                tool = self._tools[self.workflow.bound(binding).name]
                 if tool is not None and tool.output is None:
-                    problem = (
-                        f"the fields of the output of {tool.name!r} are not known, so {source.path!r} is not checked"
-                    )
+                    problem = f"the fields of the output of {tool.name!r} are not known, so {path!r} is not checked"
                     remedy = f"give {tool.name!r} a return type with fields: a dataclass, a typed dict or a model"
                     yield self._mistake(step, problem, remedy)
 
