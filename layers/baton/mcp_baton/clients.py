@@ -34,29 +34,25 @@ def dynamodb_client(region: str | None = None) -> "DynamoDBClient":
         region: A region that replaces the one of the environment. On Lambda, boto3 finds its region by itself.
     """
     # DynamoDB validates parameters itself.
-    client = _client(
-        "dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, DYNAMODB_ATTEMPTS, region=region, parameter_validation=False
-    )
+    client = _client("dynamodb", DYNAMODB_ATTEMPTS, region=region, parameter_validation=False)
     return cast("DynamoDBClient", client)
 
 
 def secrets_client() -> "BaseClient":
-    return _client("secretsmanager", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_AWS_ATTEMPTS)
+    return _client("secretsmanager")
 
 
 def lambda_client() -> "BaseClient":
-    return _client("lambda", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_AWS_ATTEMPTS)
+    return _client("lambda")
 
 
 def topic_client() -> "BaseClient":
-    return _client("sns", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_AWS_ATTEMPTS)
+    return _client("sns")
 
 
 def _client(
     service: str,
-    connect_timeout_s: float,
-    read_timeout_s: float,
-    attempts: int,
+    attempts: int = OTHER_AWS_ATTEMPTS,
     *,
     region: str | None = None,
     parameter_validation: bool = True,
@@ -65,8 +61,8 @@ def _client(
     from botocore.session import Session
 
     config = Config(
-        connect_timeout=connect_timeout_s,
-        read_timeout=read_timeout_s,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
         retries={"mode": "standard", "total_max_attempts": attempts},
         tcp_keepalive=True,
         parameter_validation=parameter_validation,

@@ -47,10 +47,7 @@ def _switch(name: str, text: str) -> bool:
 
 
 def _connect(name: str, text: str) -> str:
-    return _choice(name, text, (CONNECT_AUTO, CONNECT_FIRST, CONNECT_INIT))
-
-
-def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
+    choices = (CONNECT_AUTO, CONNECT_FIRST, CONNECT_INIT)
     if text.lower() not in choices:
         raise SettingsError(f"{name}={text!r} is not a choice{_one_of(text.lower(), choices)}")
     return text.lower()
