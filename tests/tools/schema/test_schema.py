@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from mcp_baton import Context, RegistrationError
+from mcp_baton import Context, Header, RegistrationError
 from mcp_baton.exceptions import WrongResult
 from mcp_baton.protocol.json import MAX_LEVELS, to_json
 from mcp_baton.tools.labels import Labels
@@ -99,6 +99,24 @@ def test_a_default_in_an_annotation_makes_an_argument_optional() -> None:
 
     assert tool(do).signature.required == {"size", "least"}
     assert tool(do).input.bind({"size": 1, "least": 1}) == {"count": 5, "size": 1, "least": 1}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Annotated[int, "How many"],
+        Annotated[int, "How many", Field(ge=1)],
+        Annotated[int, Field(ge=1), "How many"],
+        Annotated[int, "How many", Header("Count")],
+        Annotated[int, "Not this", Field(description="How many")],
+    ],
+)
+def test_a_text_describes_a_parameter_whatever_else_annotates_it(kind: Any) -> None:
+    def do(count: int) -> None: ...
+
+    do.__annotations__["count"] = kind
+
+    assert tool(do).input.json_schema["properties"]["count"]["description"] == "How many"
 
 
 def plain(ctx: Context, a: int) -> None: ...

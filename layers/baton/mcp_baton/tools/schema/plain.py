@@ -231,7 +231,7 @@ def bind_given(
 def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | None:
     plain_types: dict[str, PlainType] = {}
     for parameter in parameters:
-        plain = plain_type(parameter.bare)
+        plain = plain_type(parameter.value_type)
         if plain is None:
             return None
         plain_types[parameter.name] = plain

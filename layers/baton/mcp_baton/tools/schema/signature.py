@@ -79,13 +79,8 @@ class Parameter(Struct, frozen=True):
 
     @property
     def text(self) -> str | None:
-        """The text in `Annotated[str, "Which order"]`, if the type has no other annotation."""
-        notes = self._notes
-        return notes[-1] if notes and all(type(note) is str for note in notes) else None
-
-    @property
-    def bare(self) -> Any:
-        return self.annotation if self.text is None else self.annotation.__origin__
+        """The text in `Annotated[str, "Which order"]`."""
+        return next((note for note in self._notes if isinstance(note, str)), None)
 
     @property
     def pydantic_type(self) -> Any:
@@ -94,7 +89,10 @@ class Parameter(Struct, frozen=True):
             return self.annotation
         from pydantic import Field
 
-        return Annotated[self.bare, Field(description=self.text)]
+        kind: Any = self.annotation.__origin__
+        for note in self.annotation.__metadata__:
+            kind = Annotated[kind, Field(description=note) if isinstance(note, str) else note]
+        return kind
 
     @property
     def value_type(self) -> Any:
