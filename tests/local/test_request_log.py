@@ -16,7 +16,7 @@ from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.log import Entry, Status, TerminalHandler, one_line, user_frames, without_token
-from mcp_baton.local.request_log import outcome_of, with_refusal_log, with_request_log
+from mcp_baton.local.request_log import logged_call, outcome_of, with_refusal_log
 from mcp_baton.settings import Settings
 
 
@@ -54,7 +54,7 @@ class LoggedHandler:
         create_table(client, "baton")
         server_settings = Settings(table="baton", allow_anonymous=True)
         store = dynamodb_store("baton", server_settings, connect=lambda: client)
-        self._handler = with_refusal_log(compose(shop(), server_settings, store=store, call_method=with_request_log()))
+        self._handler = with_refusal_log(compose(shop(), server_settings, store=store, call_method=logged_call))
 
     def post(self, body: object, **headers: str) -> Any:
         event = {

@@ -156,8 +156,7 @@ def forget(
 def _for_each(
     owner: str, table: str, dynamodb: str | None, read_units: float, process: Callable[[OwnerItems, Item], None]
 ) -> int:
-    from mcp_baton.cli.remote.table import table_store
-    from mcp_baton.cli.remote.table_scan import Scan
+    from mcp_baton.cli.remote.table import Scan, table_store
 
     try:
         with table_store(table, dynamodb) as store:

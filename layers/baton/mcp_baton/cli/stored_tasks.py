@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_baton.cli.remote.table_scan import Scan
+from mcp_baton.cli.remote.table import Scan
 from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.attributes import Item

@@ -15,7 +15,7 @@ from mcp_baton.local.worker_pool import LambdaHandler
 from mcp_baton.present.pause_sentences import short_form
 from mcp_baton.present.view import TaskView, view_in_meta
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.methods import Method, call_method
+from mcp_baton.server.methods import call_method
 from mcp_baton.tasks.record import paused_step
 from mcp_baton.tasks.step_ids import parse_step_id
 from mcp_baton.tools.asking import InputRequired
@@ -35,32 +35,31 @@ logged: ContextVar[bool] = ContextVar("logged", default=False)
 type Outcome = tuple[Status, str]
 
 
-def with_request_log(method: Method = call_method) -> Method:
-    """Return a method table's entry point that logs an entry for each request."""
+def logged_call(request: Request) -> JsonObject:
+    """Call the method of a request, and log an entry for it."""
+    began_s, outcome, result = time.perf_counter(), (Status.FAILED, ""), None
+    name = request.message.method
+    try:
+        result = call_method(request)
+    except InputRequired as questions:
+        result = questions.result
+        raise
+    except Exception as error:
+        text = f"internal error: {type(error).__name__}: {error}"
+        text = error.message if isinstance(error, ProtocolError) else text
+        outcome = Status.FAILED, "the client went away" if isinstance(error, CallerGone) else one_line(text)
+        raise
+    finally:
+        logged.set(True)
+        if name != QUIET or logger.isEnabledFor(logging.DEBUG):
+            status, words = outcome if result is None else outcome_of(name, result)
+            task = (_task_in(result) if result else "") or _requested_task(request)
+            _log(one_line(name), _target(name, request.params), task, began_s, status, words)
+    return result
 
-    def call(request: Request) -> JsonObject:
-        began_s, outcome, result = time.perf_counter(), (Status.FAILED, ""), None
-        name = request.message.method
-        try:
-            result = method(request)
-        except InputRequired as questions:
-            result = questions.result
-            raise
-        except Exception as error:
-            text = f"internal error: {type(error).__name__}: {error}"
-            text = error.message if isinstance(error, ProtocolError) else text
-            outcome = Status.FAILED, "the client went away" if isinstance(error, CallerGone) else one_line(text)
-            raise
-        finally:
-            logged.set(True)
-            if name != QUIET or logger.isEnabledFor(logging.DEBUG):
-                status, words = outcome if result is None else outcome_of(name, result)
-                task = (_task_in(result) if result else "") or _requested_task(request)
-                ms = 1000 * (time.perf_counter() - began_s)
-                Entry(one_line(name), _target(name, request.params), task, ms, status, words).log(logger)
-        return result
 
-    return call
+def _log(method: str, name: str, task: str, began_s: float, status: Status, words: str) -> None:
+    Entry(method, name, task, 1000 * (time.perf_counter() - began_s), status, words).log(logger)
 
 
 def outcome_of(method: str, result: Mapping[str, Any]) -> Outcome:
@@ -173,8 +172,7 @@ def with_refusal_log(handler: LambdaHandler) -> LambdaHandler:
         is_mistake = event["httpMethod"] == "POST" or status == HTTPStatus.FORBIDDEN
         if status >= 400 and is_mistake and not logged.get():
             line = one_line(without_token(f"{event['httpMethod']} {event['path']}"), 80)
-            words, ms = one_line(f"{status} {_error_message(response)}"), 1000 * (time.perf_counter() - began_s)
-            Entry(line, "", "", ms, Status.FAILED, words).log(logger)
+            _log(line, "", "", began_s, Status.FAILED, one_line(f"{status} {_error_message(response)}"))
         return response
 
     return answer
@@ -196,8 +194,7 @@ def with_task_log(handler: LambdaHandler) -> LambdaHandler:
         result = handler(event, context)
         outcome, task = str(result.get("outcome", "done")), str(event.get(JOB_EVENT, {}).get("taskId", ""))
         status = Status.FAILED if outcome.startswith(("failed", "given up")) else Status.DONE
-        ms = 1000 * (time.perf_counter() - began_s)
-        Entry("worker", "", task, ms, status, one_line(outcome)).log(logger)
+        _log("worker", "", task, began_s, status, one_line(outcome))
         return result
 
     return work

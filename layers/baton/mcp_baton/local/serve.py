@@ -33,7 +33,7 @@ from mcp_baton.local.http_server import (
 )
 from mcp_baton.local.loader import find
 from mcp_baton.local.log import LogLevel, log_to_stderr
-from mcp_baton.local.request_log import with_refusal_log, with_request_log, with_task_log
+from mcp_baton.local.request_log import logged_call, with_refusal_log, with_task_log
 from mcp_baton.local.worker_pool import LocalClock, Pool
 from mcp_baton.settings import Settings, unknown_settings
 from mcp_baton.workflow.engine_host import START_MARGIN_MS
@@ -127,7 +127,7 @@ def _serve_tasks(options: ServeOptions, state_key: bytes, client: "DynamoDBClien
     settings = structs.replace(settings, base_url=settings.base_url or address)
     workers = Pool(with_task_log(invoke), options.worker_timeout_s)
     store = dynamodb_store(options.table, settings, connect=lambda: client)
-    composed = compose(server, settings, store=store, dispatcher=workers, call_method=with_request_log())
+    composed = compose(server, settings, store=store, dispatcher=workers, call_method=logged_call)
     handler = with_refusal_log(composed)
     if not local.is_private:
         logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)

@@ -23,6 +23,8 @@ MINUTE_S: Final = 60.0
 RETRY_AFTER_S: Final = (60.0, 120.0)
 """The time before each retry of a failed event."""
 
+WORKER_THREADS: Final = 2
+
 type LambdaHandler = Callable[[dict[str, Any], InvocationContext], dict[str, Any]]
 
 
@@ -34,12 +36,11 @@ class Pool:
         handler: Callable[[dict[str, Any], InvocationContext], object],
         timeout_s: float = 900.0,
         retry_after_s: Sequence[float] = RETRY_AFTER_S,
-        at_once: int = 2,
     ) -> None:
         self._handler = handler
         self._timeout_s = timeout_s
         self._retry_after_s = retry_after_s
-        self._threads = ThreadPoolExecutor(at_once, "worker")
+        self._threads = ThreadPoolExecutor(WORKER_THREADS, "worker")
         self._changed = Condition()
         self._waiting = self._busy = 0
         self._stopping = False

@@ -60,7 +60,7 @@ def cancel_text(handle: Handle) -> str:
     return f"To end the task, call {handle.tool} with {dumps_spaced(handle.cancel_arguments)}."
 
 
-def resume_text(handle: Handle, known: KnownValues | None, *, begin: str = "Or ") -> str:
+def resume_text(handle: Handle, known: KnownValues | None, *, begin: str) -> str:
     """The sentence that says how to let the server continue: by the workflow's tool, otherwise by its prompt.
 
     Args:

@@ -124,7 +124,7 @@ def _summary(task: TaskRecord, view: TaskView, request: Request) -> dict[str, Js
     }
     if view.message:
         summary["statusMessage"] = view.message
-    interval_ms = _interval_ms(task, view, request)
+    interval_ms = poll_interval_ms(task, view, request)
     if not request.stateless:
         return summary | {"ttl": view.ttl_ms, "pollInterval": interval_ms}
     return summary | {"ttlMs": view.ttl_ms, "pollIntervalMs": interval_ms}
@@ -190,13 +190,9 @@ def result_mark(task: TaskRecord) -> dict[str, Json]:
     return {RESULT_BY_KEY: "client"} if task.by_client else {}
 
 
-def poll_interval_ms(task: TaskRecord, request: Request) -> int:
+def poll_interval_ms(task: TaskRecord, view: TaskView, request: Request) -> int:
     """Return how long the client should wait before it reads the task again (docs/background.md, Status and
     polling)."""
-    return _interval_ms(task, view_of(task, request.now_ms()), request)
-
-
-def _interval_ms(task: TaskRecord, view: TaskView, request: Request) -> int:
     if (interval_s := request.server.options.poll_interval_s) is not None:
         return max(1, round(interval_s * 1000))
     if task.status is TaskStatus.INPUT_REQUIRED:

@@ -151,7 +151,7 @@ class Remote(McpClient):
             return stored_task
         return structs.replace(stored_task, steps=view.steps, status=view.status, pauses=view.pauses)
 
-    def run_with_secrets(self, name: str, arguments: dict[str, str], task_id: str | None = None) -> RunResult:
+    def run_with_secrets(self, name: str, arguments: dict[str, str], task_id: str | None) -> RunResult:
         """Run a workflow, or resume a task of it, and ask the user for missing secret arguments."""
         while True:
             try:

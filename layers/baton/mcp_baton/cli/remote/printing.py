@@ -79,10 +79,10 @@ def details(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     return grid
 
 
-def short(value: Any, limit: int = MAX_VALUE_CHARS) -> str:
+def short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[: MAX_VALUE_CHARS - 1]}…"
 
 
 def status_text(status: str) -> Text:

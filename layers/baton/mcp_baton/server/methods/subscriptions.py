@@ -120,10 +120,10 @@ class _Subscription:
             if reported_task.state is not None:
                 reported_task.watched.refresh()
             task = with_decisions(reported_task.watched.task, self._request.store)
-            reported_task.next_s = now_s + max(MIN_READ_S, poll_interval_ms(task, self._request) / 1000)
+            shown = view_of(task, self._request.now_ms())
+            reported_task.next_s = now_s + max(MIN_READ_S, poll_interval_ms(task, shown, self._request) / 1000)
             state = _notified_state(task)
             if state != reported_task.state:
-                shown = view_of(task, self._request.now_ms())
                 params = with_meta(task_view(task, self._request, shown), self._meta)
                 self._request.exchange.notify("notifications/tasks", params)
                 reported_task.state = state

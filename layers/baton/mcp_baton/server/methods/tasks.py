@@ -19,7 +19,7 @@ from mcp_baton.present.mcp_task import (
     task_view,
 )
 from mcp_baton.present.sentences import UNKNOWN_TASK, unchanged_text
-from mcp_baton.present.stored_task import related_task
+from mcp_baton.present.stored_task import related_task, view_of
 from mcp_baton.present.view import NEXT_KEY
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
@@ -237,7 +237,7 @@ def _check_completed(request: Request, task: TaskRecord) -> None:
     data: dict[str, Json] = {"status": task.status.value}
     if task.status.terminal:
         raise ProtocolError(INVALID_REQUEST, f"The task is {task.status.value}: it has no result", data)
-    data["pollInterval"] = poll_interval_ms(task, request)
+    data["pollInterval"] = poll_interval_ms(task, view_of(task, request.now_ms()), request)
     if task.status is TaskStatus.INPUT_REQUIRED:
         raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client's answers", data)
     raise ProtocolError(INVALID_REQUEST, "The task has no result yet: poll `tasks/get` until it is over", data)
