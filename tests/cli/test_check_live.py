@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mcp_baton.cli import stored_tasks
 from mcp_baton.cli.app import main
-from mcp_baton.cli.remote.table_scan import Scan
+from mcp_baton.cli.remote.table import Scan
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.record import PAUSE_REASONS, JobSpec, NewTask

@@ -85,11 +85,7 @@ class FastHandler(DynamoHandler):
         if not (is_plain and isinstance(action_result, DynamoResult)):
             return super().serialized(action_result)
         headers = {"Content-Type": "application/x-amz-json-1.0", **self.response_headers}
-        return 200, headers, json.dumps(result, default=_base64)
-
-
-def _base64(value: bytes) -> str:
-    return b64encode(value).decode()
+        return 200, headers, json.dumps(result, default=lambda value: b64encode(value).decode())
 
 
 class AtomicBackend(DynamoDBBackend):

@@ -55,7 +55,11 @@ def show_recording(execution: Execution, recording: Recording, *, in_text: bool)
             plan = _plan(execution, recording.task)
             repeats = recording.repeats(plan)
             meta = recorded_meta(execution, plan, recording.oversized, repeats) | _ignored_meta(recording.call)
-            return meta, _recorded_text(execution, recording, plan, repeats) if in_text else ""
+            if not in_text:
+                return meta, ""
+            handle = handle_of(execution.server, plan.workflow, plan.task.task_id) if plan.workflow else None
+            following = next_calls(plan, execution.server, handle)
+            return meta, recorded_text(recording, plan, following, handle, repeats)
         case NotRecorded(error=error):
             meta = _failure_meta(execution, recording.task_id, error)
             return meta, _failure_text(recording) if in_text else ""
@@ -135,11 +139,6 @@ def _ignored_text(call: ContinuationCall | None) -> list[str]:
     if call is None or call.ignored is None:
         return []
     return [f"This task has no step {quoted_error(call.ignored)} with the tool {call.tool}: that name was ignored."]
-
-
-def _recorded_text(execution: Execution, recording: Recorded, plan: Plan, repeats: Sequence[Repeat]) -> str:
-    handle = handle_of(execution.server, plan.workflow, plan.task.task_id) if plan.workflow else None
-    return recorded_text(recording, plan, next_calls(plan, execution.server, handle), handle, repeats)
 
 
 def recorded_text(
