@@ -230,12 +230,11 @@ def _step_faults(step: Step, context: StepContext) -> Iterator[str]:
     if step.has_misplaced_option(context):
         return
     yield from _source_faults(step, context)
-    yield from _placeholder_faults(step, context.arguments)
+    yield from _resource_faults(step, context)
     yield from step.own_faults(context)
-    yield from _secret_faults(step, context.workflow.secrets)
     yield from _item_faults(step)
     yield from _order_faults(step, context.earlier_steps)
-    yield from _reference_faults(step, context)
+    yield from _value_faults(step, context)
     yield from _approval_faults(step, context)
 
 
@@ -280,31 +279,44 @@ def _resolved_step(step: Step, tools: Mapping[str, Tool]) -> Step:
 
 
 def _source_faults(step: Step, context: StepContext) -> Iterator[str]:
-    for _, name, source in step.used_sources:
+    earlier_steps, arguments = context.earlier_steps, context.arguments
+    uri_steps = {**earlier_steps, step.binding: step} if step.tool else earlier_steps
+    for field, name, source in step.used_sources:
         for part in parts_of(source):
-            yield from _value_faults(name, part, context.arguments, context.earlier_steps)
+            match part:
+                case PromptArg(argument) if argument not in arguments:
+                    hint = did_you_mean(argument, arguments)
+                    yield f"prompt_arg({argument!r}) names no argument of the workflow{hint}"
+                case Constant(value) if cause := not_json(value):
+                    yield json_error(name, value, cause)
+                case StepOutput():
+                    yield from _output_faults(
+                        part, step, uri_steps if field == "template_bindings" else earlier_steps, context
+                    )
+                case PromptArg() | Constant() | TaskVariable() | Item():
+                    pass
+                case _:
+                    yield source_error(name, part, arguments, earlier_steps)
 
 
-def _value_faults(name: str, source: object, arguments: list[str], earlier_steps: Mapping[str, Step]) -> Iterator[str]:
-    match source:
-        case PromptArg(argument):
-            if argument not in arguments:
-                yield f"prompt_arg({argument!r}) names no argument of the workflow{did_you_mean(argument, arguments)}"
-        case Constant(value):
-            cause = not_json(value)
-            if cause:
-                yield json_error(name, value, cause)
-        case StepOutput() | TaskVariable() | Item():
-            pass
-        case _:
-            yield source_error(name, source, arguments, earlier_steps)
+def _output_faults(source: StepOutput, step: Step, allowed: Mapping[str, Step], context: StepContext) -> Iterator[str]:
+    steps = context.workflow.steps
+    if all(candidate.binding != source.binding for candidate in steps):
+        yield binding_error(source, steps, context.earlier_steps)
+    elif source.binding not in allowed:
+        yield order_error(source, step, steps)
+    else:
+        yield from context.path_faults(source, allowed[source.binding])
 
 
-def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
-    names = [*step.template_bindings, *arguments]
-    for uri in step.resources:
-        for name in sorted(placeholders(uri).difference(names)):
+def _resource_faults(step: Step, context: StepContext) -> Iterator[str]:
+    names, secrets = [*step.template_bindings, *context.arguments], context.workflow.secrets
+    for name in (name for uri in step.resources for name in sorted(placeholders(uri))):
+        if name not in names:
             yield f"the resource placeholder {{{name}}} has no template binding{did_you_mean(name, names)}"
+        elif contains_argument(step.template_bindings.get(name, PromptArg(name)), secrets):
+            # A URI is shown to people, and servers log it.
+            yield f"the resource placeholder {{{name}}} would put a secret argument into a URI; read it with a tool"
 
 
 def _item_faults(step: Step) -> Iterator[str]:
@@ -322,35 +334,14 @@ def _order_faults(step: Step, earlier_steps: Mapping[str, Step]) -> Iterator[str
             yield f"after={name!r} names no earlier step{did_you_mean(name if isinstance(name, str) else None, names)}"
 
 
-def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
-    """The errors for secrets in URIs. A URI is shown to people, and servers log it."""
-    for uri in step.resources:
-        for name in sorted(placeholders(uri)):
-            if contains_argument(step.template_bindings.get(name, PromptArg(name)), secrets):
-                yield f"the resource placeholder {{{name}}} would put a secret argument into a URI; read it with a tool"
-
-
-def _reference_faults(step: Step, context: StepContext) -> Iterator[str]:
-    steps, earlier_steps = context.workflow.steps, context.earlier_steps
-    bindings = [candidate.binding for candidate in steps]
-    uri_steps = {**earlier_steps, step.binding: step} if step.tool else earlier_steps
-    for field, _, source in step.used_sources:
-        allowed = uri_steps if field == "template_bindings" else earlier_steps
-        for part in parts_of(source):
-            if not isinstance(part, StepOutput):
-                continue
-            if part.binding not in bindings:
-                yield binding_error(part, steps, earlier_steps)
-            elif part.binding not in allowed:
-                yield order_error(part, step, steps)
-            else:
-                yield from context.path_faults(part, allowed[part.binding])
+def _value_faults(step: Step, context: StepContext) -> Iterator[str]:
+    """The errors for values that may be missing, and for comparisons that cannot be true."""
     value_comparisons = [comparison for comparison in step.comparisons if comparison.operator != "exists"]
     for source in (
         *(source for field, _, source in step.used_sources if field != "when"),
         *(source for comparison in value_comparisons for source in comparison.operands),
     ):
-        producer = earlier_steps.get(source.binding) if isinstance(source, StepOutput) else None
+        producer = context.earlier_steps.get(source.binding) if isinstance(source, StepOutput) else None
         if isinstance(source, StepOutput) and producer is not None and producer.may_be_skipped:
             yield (
                 f"{as_code(source.binding, source.path)} has no value if the step {producer.name!r} is skipped; "

@@ -13,6 +13,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import BatonError, StoreBusy, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.protocol.json import JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.state import KeyUnavailable
+from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import TaskRecord, TaskStatus, epoch_ms, pauses_of
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
@@ -246,9 +247,7 @@ def _digest(request: Request, tool: WorkflowTool, arguments: JsonObject, *, as_t
     secrets = {name: sent.pop(name) for name in workflow.secrets if name in sent}
     call = dumps([request.owner, workflow.name, sent, as_task], sort_keys=True)
     if not workflow.secrets:
-        from hashlib import sha256
-
-        return sha256(call.encode()).hexdigest()
+        return text_digest(call)
     if seal.is_temporary:
         return None
     try:

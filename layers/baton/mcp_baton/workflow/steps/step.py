@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from mcp_baton.definition_lines import note_definition
 from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.arguments import Argument
@@ -290,9 +291,7 @@ class Step:
     @cached_property
     def fingerprint(self) -> str:
         """Eight hex digits that change with what the step does, but not with its texts."""
-        from hashlib import sha256
-
-        return sha256(dumps(self.parts).encode()).hexdigest()[:8]
+        return text_digest(dumps(self.parts))[:8]
 
 
 def _sources_by_name(sources: Any, faults: list[str]) -> Mapping[str, Source]:
