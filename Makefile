@@ -98,7 +98,7 @@ local-dynamodb: setup ## Serve a DynamoDB with the task table on port 8001, for 
 PYTEST := $(RUN) pytest --numprocesses auto --dist worksteal
 
 .PHONY: test
-test: setup-tests ## Run all tests: about 9 minutes on two processors (ARGS="-k continuation", ARGS="-n0" in one process)
+test: setup-tests ## Run all tests: about 5 minutes on two processors (ARGS="-k continuation", ARGS="-n0" in one process)
 	$(PYTEST) $(ARGS)
 
 .PHONY: test-frameworks

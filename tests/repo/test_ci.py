@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 CI = Path(__file__).parents[2] / ".ci"
-WITHIN_S = 60
+WITHIN_S = 120
 STEPS = "check test setup-tests setup-containers test-containers test-frameworks"
 REST_PASSED = "── the rest passed; NOT RUN, because Docker is missing: make test-containers. "
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a daemon")
@@ -145,9 +145,10 @@ def test_a_daemon_is_started_and_stopped_by_default(checkout: Checkout) -> None:
 def test_a_failure_stops_the_container_tests_and_prints_their_output(checkout: Checkout, step: str) -> None:
     (checkout.folder / "daemon-answers").touch()
 
-    # This imitates tests that clean up.
-    slow = "120 & trap 'sleep 1; touch ended; exit 1' TERM; wait"
-    process = checkout.run("run", CI="1", FAILS=step, **{f"SLEEPS_{step}": "2", "SLEEPS_test-containers": slow})
+    # This imitates tests that clean up. The step fails when they have started.
+    slow = "120 & trap 'sleep 1; touch ended; exit 1' TERM; touch started; wait"
+    waiting = "0; until test -e started; do sleep 0.05; done"
+    process = checkout.run("run", CI="1", FAILS=step, **{f"SLEEPS_{step}": waiting, "SLEEPS_test-containers": slow})
 
     assert process.returncode != 0
     assert targets_of(process)[-1] == "test-containers"
@@ -179,8 +180,11 @@ def test_uv_is_installed_by_its_hashes(checkout: Checkout) -> None:
 
 def test_pytest_leaves_out_no_folder_with_tests(pytestconfig: pytest.Config) -> None:
     """By default, pytest leaves out folders such as `build` and `dist`."""
-    files = [file.relative_to(CI.parent) for file in (CI.parent / "tests").glob("*/**/test_*.py")]
-    folders = {part for file in files if "node_modules" not in file.parts for part in file.parts if part[0] != "."}
+    folders = set[str]()
+    for folder, names, files in (CI.parent / "tests").walk():
+        names[:] = [name for name in names if name != "node_modules" and name[0] != "."]
+        if any(fnmatch(file, "test_*.py") for file in files):
+            folders |= set(folder.relative_to(CI.parent).parts)
 
     patterns = pytestconfig.getini("norecursedirs")
     assert "build" in folders
