@@ -20,11 +20,8 @@ class Completion(Struct, frozen=True):
     signature: Signature
     defaults: dict[str, Any]
     """The defaults of its other parameters that it could change."""
-
-    @property
-    def wants_arguments(self) -> bool:
-        injected_names = {self.signature.context, *(name for name, _ in self.signature.dependencies)}
-        return len(inspect.signature(self.function).parameters.keys() - injected_names) > 1
+    wants_arguments: bool
+    """Whether it takes the known arguments, too."""
 
 
 def completion_of(function: Completer, subject: str) -> Completion:
@@ -33,4 +30,4 @@ def completion_of(function: Completer, subject: str) -> Completion:
     injected_names = {context, *(name for name, _ in dependencies)}
     names = [name for name in inspect.signature(function).parameters if name not in injected_names]
     defaults = {name: default for name, default in defaults_of(function).items() if name in names[2:]}
-    return Completion(function, subject, signature, changeable(defaults, subject))
+    return Completion(function, subject, signature, changeable(defaults, subject), len(names) > 1)

@@ -25,7 +25,13 @@ class Labels(Struct, frozen=True):
     meta: JsonObject | None = None
 
     def for_function(self, function: Callable[..., object]) -> "Labels":
-        return replace(self, description=description_of(function, self.description))
+        """These labels, with the function's docstring as the description if there is no other."""
+        if self.description is not None:
+            return self
+        while isinstance(function, functools.partial):
+            function = function.func
+        docstring = function.__doc__ if inspect.isroutine(function) else type(function).__call__.__doc__
+        return replace(self, description=inspect.cleandoc(docstring) if docstring else "")
 
     def to_json(self) -> dict[str, Json]:
         members: dict[str, Json] = {
@@ -57,15 +63,6 @@ class AllLabels(PromptLabels, total=False):
     annotations: JsonObject
     """Of a tool `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`; of a resource `audience`,
     `priority`, `lastModified`."""
-
-
-def description_of(function: Callable[..., object], description: str | None) -> str:
-    if description is not None:
-        return description
-    while isinstance(function, functools.partial):
-        function = function.func
-    docstring = function.__doc__ if inspect.isroutine(function) else type(function).__call__.__doc__
-    return inspect.cleandoc(docstring) if docstring else ""
 
 
 TOOL_OPTIONS: Final = (

@@ -32,7 +32,7 @@ def start(
     arguments: dict[str, Any],
     on_return: Callable[[object], None],
     on_error: Callable[[BaseException], None],
-) -> Callable[[], None]:
+) -> Callable[[], object]:
     """Run an `async def` on the loop. Returns a function that cancels it."""
     import asyncio
 
@@ -48,12 +48,7 @@ def start(
         except BaseException as error:  # noqa: BLE001 - `SystemExit` would end the loop for all tools
             on_error(error)
 
-    future = submit(run())
-
-    def cancel() -> None:
-        future.cancel()
-
-    return cancel
+    return submit(run()).cancel
 
 
 def submit[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":

@@ -254,7 +254,7 @@ def run_and_deliver(
 
 def _start_coroutine(
     function: Callable[..., object], arguments: dict[str, Any], thread: ToolThread
-) -> Callable[[], None]:
+) -> Callable[[], object]:
     from mcp_baton.tools.running.event_loop import start
 
     return start(function, arguments, thread.returned, thread.raised)

@@ -102,13 +102,9 @@ def injected_parameters(
 
 def type_hints(function: Callable[..., object], subject: str) -> dict[str, Any]:
     """Return the resolved annotations of a function, of a class's `__init__`, or of an object's `__call__`."""
-    target = inspect.unwrap(function)
-    while isinstance(target, functools.partial):
-        target = target.func
+    target = _innermost(function)
     if isinstance(target, type):
         target = next(vars(base)["__init__"].__get__(None, base) for base in target.__mro__ if "__init__" in vars(base))
-    elif not inspect.isroutine(target):
-        target = type(target).__call__
     try:
         return typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError) as error:
@@ -233,15 +229,15 @@ def _kind(factory: Factory) -> tuple[bool, bool]:
     return inspect.isgeneratorfunction(target), inspect.iscoroutinefunction(target)
 
 
-def _innermost(factory: Factory) -> Any:
-    """Return the function without decorators and `functools.partial`; for an object, its `__call__`."""
-    target: Any = factory
+def _innermost(function: Callable[..., object]) -> Any:
+    """Return a function or a class without decorators and `functools.partial`; for another object, its `__call__`."""
+    target: Any = function
     while True:
         if isinstance(target, functools.partial):
             target = target.func
         elif hasattr(target, "__wrapped__"):
             target = target.__wrapped__
-        elif not inspect.isroutine(target):
-            target = type(target).__call__
-        else:
+        elif inspect.isroutine(target) or isinstance(target, type):
             return target
+        else:
+            target = type(target).__call__
