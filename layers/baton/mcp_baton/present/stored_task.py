@@ -208,7 +208,8 @@ def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskR
 
 def task_meta(view: TaskView, *, stateless: bool) -> dict[str, Json]:
     """Return the members of a result's `_meta` about a task (docs/workflows.md)."""
-    meta: dict[str, Json] = {"task_id": view.task_id, "task_status": view.status, "steps": view.step_statuses}
+    steps: Json = [{"name": name, "status": status} for name, status in view.statuses.items()]
+    meta: dict[str, Json] = {"task_id": view.task_id, "task_status": view.status, "steps": steps}
     meta |= pause_members(view)
     if view.result_by is not None:
         meta["result_by"] = view.result_by

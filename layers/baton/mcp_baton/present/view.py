@@ -22,7 +22,6 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.workflow.pause import (
     PauseReason,
-    parse_pause,
     parse_pauses,
 )
 
@@ -131,19 +130,9 @@ class TaskView(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
         return parse_pauses(self.pauses)
 
     @property
-    def reason(self) -> PauseReason | None:
-        """Why the first of its stopped steps has stopped; `None` if this version of Baton does not know it."""
-        return parse_pause(self.pause)
-
-    @property
     def progress(self) -> str:
         """How many steps are settled: `2 of 3 steps done`."""
         return progress_text([step.status for step in self.steps], " done")
-
-    @property
-    def step_statuses(self) -> list[Json]:
-        """The steps as they are in `_meta` and in structured content."""
-        return [{"name": step.name, "status": step.status} for step in self.steps]
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = to_builtins(self)
