@@ -118,19 +118,8 @@ def refusal_of(error: NotResumed | ArgumentRefused, workflow: Workflow, task_id:
             )
         case TaskHeld():
             return _held(error, workflow, task_id, now_ms)
-        case TaskUnreadable(error=ValueLost() as lost):
-            return Refusal(
-                f"The task cannot continue, because its arguments are lost: {lost}. {NOTHING_RUN}: {new_start}.",
-                f"The task cannot be resumed, because its arguments are lost: {lost}. {NOTHING_RUN}.",
-                INTERNAL_ERROR,
-            )
-        case TaskUnreadable():
-            # Without the stored state, a resume would repeat completed steps.
-            return Refusal(
-                f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later.",
-                "The task store is not available; nothing was run. Send the same request again.",
-                INTERNAL_ERROR,
-            )
+        case TaskUnreadable(error=cause):
+            return _unreadable(cause, new_start)
         case TaskNotFound():
             causes = "it never existed, it has expired, or it belongs to another caller"
             return Refusal(
@@ -168,6 +157,21 @@ def _held(error: TaskHeld, workflow: Workflow, task_id: str, now_ms: int) -> Ref
         f"{cause}: read the task, or send the request again then",
         INVALID_REQUEST,
         {"status": task.status.value, "progress": task.variables.get(PROGRESS), "runningUntil": until},
+    )
+
+
+def _unreadable(cause: StoreError, new_start: str) -> Refusal:
+    if isinstance(cause, ValueLost):
+        return Refusal(
+            f"The task cannot continue, because its arguments are lost: {cause}. {NOTHING_RUN}: {new_start}.",
+            f"The task cannot be resumed, because its arguments are lost: {cause}. {NOTHING_RUN}.",
+            INTERNAL_ERROR,
+        )
+    # Without the stored state, a resume would repeat completed steps.
+    return Refusal(
+        f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later.",
+        "The task store is not available; nothing was run. Send the same request again.",
+        INTERNAL_ERROR,
     )
 
 
