@@ -8,6 +8,8 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable
+from enum import Enum
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -41,18 +43,22 @@ def make_server() -> Server:
     return server
 
 
-def is_local(made: type) -> bool:
-    """Return whether a class belongs to the embedded DynamoDB."""
-    return made.__module__.startswith("mcp_baton.local.")
+def class_of(called: object) -> type | None:
+    """Return the class of Baton of which a call makes an object; `None` for the embedded DynamoDB, and for an
+    enumeration, which has its objects already."""
+    made = called.func if isinstance(called, partial) else called
+    if not isinstance(made, type) or issubclass(made, Enum) or not made.__module__.startswith("mcp_baton."):
+        return None
+    return None if made.__module__.startswith("mcp_baton.local.") else made
 
 
 def made_by(call: Callable[[], object]) -> Counter[type]:
-    """Return how often each class of Baton is called while a function runs, in all threads."""
+    """Return how many objects of each class of Baton are made while a function runs, in all threads."""
     made: Counter[type] = Counter()
 
     def on_call(_code: CodeType, _offset: int, called: object, _argument: object) -> None:
-        if isinstance(called, type) and called.__module__.startswith("mcp_baton.") and not is_local(called):
-            made[called] += 1
+        if (made_class := class_of(called)) is not None:
+            made[made_class] += 1
 
     monitoring = sys.monitoring
     monitoring.use_tool_id(TOOL_ID, "request classes")

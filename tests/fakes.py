@@ -23,7 +23,7 @@ from mcp_baton.tasks.starts import StartStore
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.calls import ONLY_CALL, ToolCall
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.outcomes import Mismatch, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.transport.exchange import Exchange, no_limit, stream_opener
@@ -282,7 +282,7 @@ class ScriptedHost:
     def canonical(self, _tool: str, arguments: JsonObject) -> JsonObject:
         return arguments
 
-    def run(self, prepared: Prepared, tool_call: ToolCall = ONLY_CALL) -> Outcome:
+    def run(self, prepared: Prepared, tool_call: ToolCall) -> Outcome:
         """Call the test's behaviour for the tool, or succeed."""
         tool, arguments = prepared.name, prepared.arguments
         self.log.append(f"call {tool} {dict(arguments)}")

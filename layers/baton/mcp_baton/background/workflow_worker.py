@@ -29,7 +29,7 @@ from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.telemetry import TASKS_HANDED_OVER
 from mcp_baton.tools.asking import InputRequired
-from mcp_baton.tools.calls import ONLY_CALL, ToolCall
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.tools.questions import Elicited, elicitation
@@ -67,7 +67,7 @@ class WorkerHost(ServerHost):
         self._initial_ms = execution.exchange.remaining_ms()
         self._failed = False
 
-    def run(self, prepared: Prepared, tool_call: ToolCall = ONLY_CALL) -> Outcome:
+    def run(self, prepared: Prepared, tool_call: ToolCall) -> Outcome:
         """Run a tool. It is stopped if one of the two tasks has ended or was taken over."""
         try:
             outcome = super().run(prepared, tool_call)

@@ -42,6 +42,7 @@ class ServerHost:
         self._reserve_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
         self._asker_factory = execution.asking_in_workflow()
         self.required, self.carries = execution.server.required, execution.server.carries
+        self.words, self.error_id = execution.client_error_text, execution.error_id
         self._is_in_thread = False
         self._started_steps = 0
         self._total_steps = 0
@@ -57,7 +58,7 @@ class ServerHost:
         schemas, definitions = argument_schemas((question,))
         return {**schemas[question.name], "$defs": definitions} if definitions else schemas[question.name]
 
-    def run(self, prepared: Prepared, tool_call: ToolCall = ONLY_CALL) -> Outcome:
+    def run(self, prepared: Prepared, tool_call: ToolCall) -> Outcome:
         """Run a tool. It continues if the client disconnects: its result is recorded in the task."""
         target = bound_tool(self._execution.server.tools[prepared.name])
         try:
@@ -131,12 +132,6 @@ class ServerHost:
         execution = structs.replace(self._execution, reports_to=listener)
         vars(host).update(_execution=execution, _is_in_thread=True, _total_steps=0, pulse=pulse or no_pulse)
         return host
-
-    def words(self, name: str, error: Exception) -> str:
-        return self._execution.client_error_text(name, error)
-
-    def error_id(self, error: Exception) -> str | None:
-        return self._execution.error_id(error)
 
     def _map_progress(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
         """Convert a function's progress to a fraction of its step. `None` if the request's progress would not increase.

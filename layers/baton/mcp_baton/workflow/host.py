@@ -9,7 +9,7 @@ from msgspec import Struct
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.calls import ONLY_CALL, ToolCall
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome, Prepared, Succeeded
 
@@ -71,7 +71,7 @@ class Host(Protocol):
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         """The arguments as the tool receives them, as JSON, without those that equal their defaults."""
 
-    def run(self, prepared: Prepared, tool_call: ToolCall = ONLY_CALL) -> Outcome:
+    def run(self, prepared: Prepared, tool_call: ToolCall) -> Outcome:
         """Run a tool. Abandon it when only the write reserve of the function's time is left."""
 
     def read(self, uri: str) -> Sequence[ResourceContent]:
