@@ -24,6 +24,7 @@ from mcp_baton.workflow import (
     remaining,
     resolve,
     runs,
+    source_values,
     state,
     write,
 )
@@ -33,8 +34,9 @@ from mcp_baton.workflow.definition_changes import statuses_under
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.plan import Plan as TaskPlan
 from mcp_baton.workflow.remaining import RemainingCalls
-from mcp_baton.workflow.resolve import KnownValues, Missing
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
+from mcp_baton.workflow.source_values import Missing
 from mcp_baton.workflow.steps import tool_step
 from mcp_baton.workflow.steps.list_step import ListRun
 from mcp_baton.workflow.steps.step import Step
@@ -129,7 +131,7 @@ CONDITIONS = (
     ),
     Mutant(
         "exists is always true",
-        resolve,
+        source_values,
         "_exists",
         lambda *_: True,
         plan_of(call("s0", when=("exists", ("argument", "b")))),

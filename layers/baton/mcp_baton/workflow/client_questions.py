@@ -21,8 +21,9 @@ from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.resolve import KnownValues, Missing
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.secrets import contains_argument
+from mcp_baton.workflow.source_values import Missing
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step
 

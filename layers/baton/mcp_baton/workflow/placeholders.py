@@ -14,7 +14,8 @@ from mcp_baton.tools.quoting import one_line, quoted_error
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import Handle
-from mcp_baton.workflow.resolve import KnownValues, Missing
+from mcp_baton.workflow.resolve import KnownValues
+from mcp_baton.workflow.source_values import Missing
 from mcp_baton.workflow.sources import PromptArg, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.step import Step
 

@@ -25,8 +25,9 @@ from mcp_baton.workflow.json_values import is_equal
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import PauseReason, parse_pauses, refused_arguments
 from mcp_baton.workflow.repeats import Canonical, Repeat, open_repeats, repeat
-from mcp_baton.workflow.resolve import NO_ELEMENT, KnownValues, Missing
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_call
+from mcp_baton.workflow.source_values import NO_ELEMENT, Missing
 from mcp_baton.workflow.sources import Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step

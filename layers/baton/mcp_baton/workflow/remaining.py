@@ -22,11 +22,9 @@ from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, Waiting, refused_arguments
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.resolve import (
-    KnownValues,
-    Missing,
-)
+from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.server_view import ServerView
+from mcp_baton.workflow.source_values import Missing
 from mcp_baton.workflow.sources import Constant, Item, PromptArg, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
