@@ -58,7 +58,18 @@ from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun, Persisted
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
-from mcp_baton.workflow.pause import REASONS, FailedItem, OpenQuestion, PauseReason, Reason, Remedy, parse_pause
+from mcp_baton.workflow.pause import (
+    REASONS,
+    ApprovalDenied,
+    ApprovalGranted,
+    DeadlineExceeded,
+    FailedItem,
+    OpenQuestion,
+    PauseReason,
+    Reason,
+    Remedy,
+    parse_pause,
+)
 from mcp_baton.workflow.refusals import NOT_RESUMED, DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.remaining import next_calls
 from mcp_baton.workflow.request import Request
@@ -180,6 +191,13 @@ def test_all_readers_tell_every_pause_reason(kind: type[Reason]) -> None:
     assert table["types"][reason.type]["short"] == list(templates)
     assert table["types"][reason.type]["waits"] == PAUSE_SENTENCES[kind].waits
     assert f"| `{reason.type}` |" in Path("docs/reference/workflow-rules.md").read_text()
+
+
+def test_a_denied_step_does_not_stop_a_task_that_can_continue() -> None:
+    denied = sample(ApprovalDenied)
+    assert waits_text([denied]) == "cannot continue"
+    assert waits_text([denied, sample(ApprovalGranted)]) == "can continue"
+    assert waits_text([sample(DeadlineExceeded), denied]) == "waits for the model"
 
 
 def test_a_reason_of_another_version_of_baton_has_the_general_status() -> None:

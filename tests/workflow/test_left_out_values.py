@@ -1,14 +1,29 @@
 """Null, empty texts and defaults that models and frameworks send for what they leave out (docs/workflows.md)."""
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
 
-from mcp_baton import Server, ToolError, ask_user, step
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton import (
+    Argument,
+    Fetch,
+    ListStep,
+    Question,
+    Server,
+    ToolError,
+    Wait,
+    Workflow,
+    ask_user,
+    item,
+    prompt_arg,
+    step,
+)
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.testing import Client, Connect
+from mcp_baton.workflow.steps.step import Step
 
 IGNORED = "so these were ignored: "
 
@@ -104,3 +119,31 @@ def test_null_for_an_optional_argument_of_a_plain_tool_means_left_out(client: Cl
     refused = client.call_tool("send", {"reader": None})
     assert refused.is_error
     assert "reader" in refused.text
+
+
+LEFT_OUT: dict[str, tuple[Step, Json]] = {
+    "uri": (Fetch("s", ["docs://{given}"]), "a"),
+    "bound uri": (Fetch("s", ["docs://{page}"], template_bindings={"page": prompt_arg("given")}), "a"),
+    "condition of a question": (Question("s", "Why?", when=prompt_arg("given") > "b"), "a"),
+    "condition of a wait": (Wait("s", sleep=timedelta(days=1), when=prompt_arg("given") > "b"), "a"),
+    "list": (ListStep("s", {"x": item()}, tool="work", each=prompt_arg("given")), ["a"]),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_a_step_that_the_model_cannot_do_asks_for_the_argument_that_it_needs(baton: Connect, case: str) -> None:
+    step_, value = LEFT_OUT[case]
+    server = Server("docs")
+    server.add_tool(lambda x: x, name="work")
+    server.resource("docs://{page}", name="page")(lambda page: page)
+    arguments = [Argument("given", type=list if isinstance(value, list) else str)]
+    server.add_workflow(Workflow(name="flow", description="flow", arguments=arguments, steps=[step_]))
+    client = baton(server)
+
+    run = client.call_workflow("flow")
+
+    task = {"task_id": run.task_id}
+    assert run.next == [{"tool": "flow", "arguments": {**task, "given": "<prompt arg given>"}}]
+    assert f'Call flow with {{"task_id": "{run.task_id}", "given": "<prompt arg given>"}}' in run.text
+    assert client.task(run.task_id).pause.type in ("unresolvableParams", "toolError")
+    assert client.call_workflow("flow", {**task, "given": value}).completed

@@ -134,7 +134,7 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_mismatch() -> None:
         ),
         pytest.param(
             Fetch("next", resources=["docs://{t}"], template_bindings={"t": prompt_arg("amount")}),
-            UnresolvableParams("next", "t", "", "the prompt argument 't' was not given"),
+            UnresolvableParams("next", "t", "", "the prompt argument 'amount' was not given"),
             id="a bound prompt argument that was not given",
         ),
         pytest.param(

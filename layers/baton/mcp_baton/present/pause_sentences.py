@@ -33,6 +33,7 @@ from mcp_baton.workflow.pause import (
 WAITS_FOR_MODEL: Final = "waits for the model"
 
 CAN_CONTINUE: Final = "can continue"
+CANNOT_CONTINUE: Final = "cannot continue"
 
 WAIT_OVER: Final = "its wait is over; continue it"
 """A task whose callback has arrived, or whose time has come."""
@@ -189,7 +190,7 @@ PAUSE_SENTENCES: Final[Mapping[type[Reason], PauseSentences]] = {
         in_status=True,
     ),
     ApprovalDenied: PauseSentences(
-        ("denied by {audience}", "denied"), _not_approved, waits="cannot continue", in_status=True
+        ("denied by {audience}", "denied"), _not_approved, waits=CANNOT_CONTINUE, in_status=True
     ),
     ApprovalGranted: PauseSentences(
         ("approved by {audience}", "approved"), _approved, waits=CAN_CONTINUE, in_status=True
@@ -237,7 +238,9 @@ def short_form(reason: PauseReason) -> str:
 
 def waits_text(reasons: Iterable[PauseReason]) -> str:
     """What a paused task does: `waits for the model`. Without a reason that this version of Baton knows, too."""
-    return " and ".join(dict.fromkeys(map(_waits_for, reasons))) or WAITS_FOR_MODEL
+    texts = list(dict.fromkeys(map(_waits_for, reasons)))
+    # A step that a person has denied does not stop the others.
+    return " and ".join(text for text in texts if text != CANNOT_CONTINUE or len(texts) == 1) or WAITS_FOR_MODEL
 
 
 def _waits_for(reason: PauseReason) -> str:

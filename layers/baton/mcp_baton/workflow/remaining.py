@@ -4,6 +4,7 @@ Values from clients and tools are quoted in guidance (`quoting`), because models
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -20,7 +21,7 @@ from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
 from mcp_baton.workflow.list_elements import item_name
-from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, Waiting, refused_arguments
+from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvableParams, Waiting, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.server_view import ServerView
@@ -102,6 +103,13 @@ def next_calls(
     return remaining.entries(with_failed=with_failed)
 
 
+def _prompt_arguments(step: Step) -> Iterator[str]:
+    """The arguments of the workflow that a step needs: of a list, for its elements."""
+    sources = step.own_sources.values() if isinstance(step, ListStep) else (used.source for used in step.used_sources)
+    yield from (source.name for source in sources if isinstance(source, PromptArg))
+    yield from (name for uri in step.resources for name in placeholders(uri) if name not in step.template_bindings)
+
+
 class RemainingCalls(Struct, frozen=True):
     """The calls that remain of a workflow, for the handoff and for `next`.
 
@@ -122,6 +130,28 @@ class RemainingCalls(Struct, frozen=True):
     read_resources: Mapping[str, frozenset[str]] = MappingProxyType({})
     task_id: str | None = None
     index: int | None = None
+
+    def __post_init__(self) -> None:
+        handle, names = self.resume_handle, list(chain.from_iterable(self._left_out.values()))
+        if handle and names:
+            missing = {name: self.known.placeholder(PromptArg(name)) for name in names}
+            arguments = {**handle.extra_arguments, **missing}
+            structs.force_setattr(self, "resume_handle", structs.replace(handle, extra_arguments=arguments))
+
+    @property
+    def _left_out(self) -> dict[str, list[str]]:
+        """The arguments of the workflow that its client has left out, by the stopped step that needs them, if no call
+        of the model settles this step."""
+        steps = [(pause, self.known.workflow.step(pause.step)) for pause in self.pauses]
+        return {
+            step.name: [name for name in _prompt_arguments(step) if self._is_left_out(name)]
+            for pause, step in steps
+            if isinstance(step, ListStep) or (step and step.tool is None and isinstance(pause, UnresolvableParams))
+        }
+
+    def _is_left_out(self, name: str) -> bool:
+        is_declared = any(argument.name == name for argument in self.known.workflow.arguments)
+        return is_declared and isinstance(self.known.resolve(PromptArg(name)), Missing)
 
     def steps(self) -> list[Step]:
         """The remaining steps that the model has to do itself. The server runs all others when it continues. A call
@@ -157,7 +187,8 @@ class RemainingCalls(Struct, frozen=True):
         return {
             pause.step
             for pause in self.pauses
-            if self.remedy_of(pause) in remedies and not (pause.is_for_the_operator or pause.server_can_continue)
+            if self.remedy_of(pause) in remedies
+            and not (pause.is_for_the_operator or pause.server_can_continue or self._left_out.get(pause.step))
         }
 
     def _has_calls(self, step: Step) -> bool:

@@ -231,7 +231,9 @@ class KnownValues(SourceValues, frozen=True):
         texts.update({name: as_text(value) for name, value in values.items()})
         for name in names:
             if name not in texts:
-                problem = f"the prompt argument '{name}' was not given"
+                source = bound.get(name)
+                argument = source.name if isinstance(source, PromptArg) else name
+                problem = f"the prompt argument '{argument}' was not given"
                 return UnresolvableParams(step.name, name, step.tool or "", problem)
         return fill_uri(template, texts)
 
