@@ -41,7 +41,6 @@ from mcp_baton.tools.content import error_result
 from mcp_baton.tools.labels import scopes_in
 from mcp_baton.tools.outcomes import Failed, Prepared
 from mcp_baton.tools.running.runner import bound_tool, prepare_call
-from mcp_baton.tools.schema.schema import explain
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.direct_calls import outcome_alone, result_of
@@ -208,7 +207,7 @@ def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject 
     if isinstance(prepared, Failed):
         problem = prepared.error
     else:
-        problem = f"Invalid arguments for tool {tool.name}: {explain(prepared)}"
+        problem = f"Invalid arguments for tool {tool.name}: {prepared.text}"
     if request.stateless:
         return error_result(problem)
     raise ProtocolError(INVALID_PARAMS, problem)

@@ -92,6 +92,11 @@ class Mismatch(Struct, frozen=True):
     missing: tuple[str, ...] = ()
     invalid: tuple[InvalidField, ...] = ()
 
+    @property
+    def text(self) -> str:
+        missing = [f"{name}: required, but missing" for name in self.missing]
+        return "; ".join(missing + [f"{item.field}: {item.problem}" for item in self.invalid])
+
 
 class Prepared(Struct, frozen=True):
     """A call whose arguments satisfy the function's input schema."""

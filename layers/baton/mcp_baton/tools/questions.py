@@ -249,11 +249,6 @@ class Roots(Struct, frozen=True):
     roots: tuple[Root, ...]
 
 
-def default_key(number: int, text: str) -> str:
-    """Return the default key of a question. It is the same when the call runs again."""
-    return f"question-{number}-{text_digest(text)[:12]}"
-
-
 def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | None = None) -> ClientQuestion:
     """Ask a person to fill in a form.
 
@@ -352,7 +347,8 @@ def question_of(method: str, number: int, positional: Sequence[Any], keywords: M
     call, from 1."""
     second_name = "schema" if method == "elicit" else "url"
     arguments = question_arguments(method, ("message", second_name), positional, keywords)
-    key = arguments.get("key") or default_key(number, arguments["message"])
+    # The same when the call runs again.
+    key = arguments.get("key") or f"question-{number}-{text_digest(arguments['message'])[:12]}"
     create = elicitation if method == "elicit" else url_elicitation
     return create(key, arguments["message"], arguments[second_name], timeout_s=arguments.get("timeout_s"))
 

@@ -21,7 +21,7 @@ from mcp_baton.protocol.json import Json, dumps, to_json
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.outcomes import Failed, Mismatch, ResourceUnavailable
-from mcp_baton.tools.schema.schema import InputSchema, explain
+from mcp_baton.tools.schema.schema import InputSchema
 from mcp_baton.tools.schema.signature import read_signature
 from mcp_baton.tools.uris import canonical, encoded, escaped, folded, key, other_forms
 
@@ -248,7 +248,7 @@ def contents_of_outcome(uri: str, outcome: ResourceContent | Mismatch | Failed) 
     """Return the contents that a resource's function has returned. Raises `ResourceUnavailable`."""
     match outcome:
         case Mismatch() as mismatch:
-            raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")
+            raise ResourceUnavailable(f"{uri}: {mismatch.text}")
         case Failed(error) as failure:
             raise ResourceUnavailable(error, failure.error_id, failure.kind)
         case contents:

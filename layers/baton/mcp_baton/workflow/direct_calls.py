@@ -10,7 +10,6 @@ from mcp_baton.tools.content import error_result
 from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome
 from mcp_baton.tools.running.caller import AskerFactory
 from mcp_baton.tools.running.runner import BoundFunction, bound_tool, call
-from mcp_baton.tools.schema.schema import explain
 from mcp_baton.tools.tool import APPROVAL, Tool, takes_approval
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.pause import approval_pause
@@ -43,7 +42,7 @@ def outcome_of(
 
 def _outcome(tool: Tool, outcome: Outcome | Mismatch) -> Outcome:
     if isinstance(outcome, Mismatch):
-        return Failed(f"Invalid arguments for tool {tool.name}: {explain(outcome)}")
+        return Failed(f"Invalid arguments for tool {tool.name}: {outcome.text}")
     return outcome
 
 

@@ -11,7 +11,6 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.tools.completion import Completion
 from mcp_baton.tools.outcomes import Failed, Mismatch
 from mcp_baton.tools.running.runner import BoundFunction
-from mcp_baton.tools.schema.schema import explain
 from mcp_baton.workflow.direct_calls import call_alone
 from mcp_baton.workflow.request import Request
 
@@ -30,7 +29,7 @@ def complete(request: Request) -> JsonObject:
         return suggestions(())
     match call_alone(request, _bound(completion, value, known_arguments), {}):
         case Mismatch() as mismatch:
-            raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {explain(mismatch)}")
+            raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {mismatch.text}")
         case Failed(error):
             raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {error}")
         case result:

@@ -12,7 +12,6 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.tools.outcomes import Failed, Mismatch
 from mcp_baton.tools.running.runner import bound_prompt
 from mcp_baton.tools.schema.prompt_arguments import check_arguments
-from mcp_baton.tools.schema.schema import explain
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.direct_calls import call_alone
 from mcp_baton.workflow.engine_host import ServerHost
@@ -32,7 +31,7 @@ def get_prompt(request: Request) -> JsonObject:
         _, values = check_arguments(prompt.arguments, arguments)
         match call_alone(request, bound_prompt(prompt), values):
             case Mismatch() as mismatch:
-                raise ProtocolError(INVALID_PARAMS, f"Invalid params: {explain(mismatch)}")
+                raise ProtocolError(INVALID_PARAMS, f"Invalid params: {mismatch.text}")
             case Failed(error):
                 raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}")
             case prompt_messages:

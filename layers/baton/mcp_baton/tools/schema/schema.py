@@ -44,13 +44,8 @@ class InvalidArguments(ValueError):
     """Arguments, or the value of one, do not match their schema."""
 
     def __init__(self, mismatch: Mismatch) -> None:
-        super().__init__(explain(mismatch))
+        super().__init__(mismatch.text)
         self.mismatch = mismatch
-
-
-def explain(mismatch: Mismatch) -> str:
-    missing = [f"{name}: required, but missing" for name in mismatch.missing]
-    return "; ".join(missing + [f"{item.field}: {item.problem}" for item in mismatch.invalid])
 
 
 class InputSchema:
@@ -219,7 +214,7 @@ class OutputSchema:
         try:
             valid_value = self._adapter.validate_python(returned)
         except ValidationError as error:
-            raise ValueError(explain(mismatch_of(error))) from error
+            raise ValueError(mismatch_of(error).text) from error
         return to_json(self._adapter.dump_python(valid_value, mode="json", by_alias=self._by_alias))
 
     @cached_property
