@@ -68,7 +68,6 @@ from mcp_baton.workflow.pause import (
     PauseReason,
     Reason,
     Remedy,
-    parse_pause,
 )
 from mcp_baton.workflow.refusals import NOT_RESUMED, DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.remaining import next_calls
@@ -78,6 +77,7 @@ from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Callback
+from mcp_baton.workflow.stored_pauses import parse_pause
 from tests.fakes import ScriptedHost, statuses_of, task_of
 
 NOW_MS = 1_795_000_000_000

@@ -21,9 +21,8 @@ from mcp_baton.workflow.pause import (
     StepFailed,
     UnresolvableParams,
     UnresolvedDependency,
-    parse_pause,
 )
-from mcp_baton.workflow.stored_pauses import FREE_TEXTS
+from mcp_baton.workflow.stored_pauses import FREE_TEXTS, parse_pause
 
 
 def blocked(kind: str, **members: Json) -> JsonObject:

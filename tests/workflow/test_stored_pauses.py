@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from mcp_baton.protocol.json import JsonObject, json_size
-from mcp_baton.workflow.pause import ApprovalRequired, PauseReason, StepFailed, parse_pauses
-from mcp_baton.workflow.stored_pauses import MAX_REASONS_BYTES, MAX_STOP_BYTES, stored_pauses, with_pause
+from mcp_baton.workflow.pause import ApprovalRequired, PauseReason, StepFailed
+from mcp_baton.workflow.stored_pauses import MAX_REASONS_BYTES, MAX_STOP_BYTES, parse_pauses, stored_pauses, with_pause
 
 
 def failure(step: str, length: int = 4_000) -> PauseReason:

@@ -21,8 +21,8 @@ from mcp_baton.tasks.step_ids import parse_step_id
 from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.transport.adapter import JOB_EVENT
-from mcp_baton.workflow.pause import parse_pause
 from mcp_baton.workflow.request import Request
+from mcp_baton.workflow.stored_pauses import parse_pause
 
 logger = logging.getLogger("baton.requests")
 

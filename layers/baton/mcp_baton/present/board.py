@@ -27,11 +27,11 @@ from mcp_baton.tools.resource import value_uri
 from mcp_baton.workflow.continuations import plan_of
 from mcp_baton.workflow.definition_changes import conflicting_steps
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.pause import parse_pause
 from mcp_baton.workflow.remaining import RemainingCalls, handle_of, uris_of
 from mcp_baton.workflow.sources import PromptArg
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.stored_calls import shown_call
+from mcp_baton.workflow.stored_pauses import parse_pause
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 logger = logging.getLogger(__name__)

@@ -38,10 +38,9 @@ from mcp_baton.workflow.pause import (
     ApprovalRequired,
     Interrupted,
     Waiting,
-    parse_pause,
-    parse_pauses,
 )
 from mcp_baton.workflow.repeats import Repeat
+from mcp_baton.workflow.stored_pauses import parse_pause, parse_pauses
 
 logger = logging.getLogger(__name__)
 

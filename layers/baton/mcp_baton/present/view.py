@@ -20,10 +20,8 @@ from mcp_baton.tasks.record import (
     has_value,
     paused_step,
 )
-from mcp_baton.workflow.pause import (
-    PauseReason,
-    parse_pauses,
-)
+from mcp_baton.workflow.pause import PauseReason
+from mcp_baton.workflow.stored_pauses import parse_pauses
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The batch that a run writes, decided on the task's present state. Pure: it is decided again after a lost race."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
 
@@ -23,7 +23,7 @@ from mcp_baton.tasks.record import (
     statuses_of,
     steps_of,
 )
-from mcp_baton.tasks.store import Batch, ListResult, StepWrite
+from mcp_baton.tasks.store import Batch, ListResult, ListWrite, StepWrite
 from mcp_baton.tasks.values import list_in
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Succeeded
@@ -67,7 +67,6 @@ def run_batch(
     writes = tuple(_writes(task, traces, statuses, items, is_last=release))
     new_statuses = _statuses_after(task, statuses, writes, variables)
     completed = last and not pauses and all(status.settled for status in new_statuses.values())
-    completed_lists = {write.name for write in writes if isinstance(write.result, ListResult)}
     ended = {name for name in items if _is_settled(new_statuses, name)}
     ended_items = {f"{prefix}{name}" for name in ended for prefix in (ITEMS_PREFIX, ELEMENTS_PREFIX)}
     changed = variables.changed | _extras(task, writes)
@@ -81,15 +80,18 @@ def run_batch(
         pauses=_new_pauses(task, pauses, new_statuses, last=last),
         variables=changed,
         removed=removed,
-        lists={
-            name: elements.to_write()
-            for name, elements in items.items()
-            if name not in ended or name in completed_lists
-        },
+        lists=_lists(items, writes, ended),
         result=run_result(new_statuses) if completed else None,
         definition=move.workflow.fingerprint if move else None,
         release=release,
     )
+
+
+def _lists(
+    items: Mapping[str, ListElements], writes: Iterable[StepWrite], ended: Container[str]
+) -> dict[str, ListWrite]:
+    completed = {write.name for write in writes if isinstance(write.result, ListResult)}
+    return {name: elements.to_write() for name, elements in items.items() if name not in ended or name in completed}
 
 
 def _unchanged(

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self, get_args
 
-from msgspec import Struct, ValidationError, convert, field, structs, to_builtins
+from msgspec import Struct, field, structs, to_builtins
 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tools.approval import NotApproved
@@ -346,20 +346,6 @@ type PauseReason = (
 """The registry: every reason that Baton knows."""
 
 REASONS: Final[tuple[type[Reason], ...]] = get_args(PauseReason.__value__)
-
-
-def parse_pause(stored: JsonObject | None) -> PauseReason | None:
-    """The reason of a stored form; `None` if there is none, or if this version of Baton does not know it."""
-    try:
-        reason: PauseReason = convert(stored, PauseReason.__value__)
-    except ValidationError:
-        return None
-    return reason
-
-
-def parse_pauses(stored: Iterable[JsonObject]) -> tuple[PauseReason, ...]:
-    """The reasons that this version of Baton knows."""
-    return tuple(reason for reason in map(parse_pause, stored) if reason is not None)
 
 
 def suspends(pauses: Sequence[PauseReason]) -> bool:

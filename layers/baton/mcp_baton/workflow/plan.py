@@ -23,7 +23,7 @@ from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
 from mcp_baton.workflow.json_values import is_equal
 from mcp_baton.workflow.list_elements import ListElements
-from mcp_baton.workflow.pause import PauseReason, parse_pauses, refused_arguments
+from mcp_baton.workflow.pause import PauseReason, refused_arguments
 from mcp_baton.workflow.repeats import Canonical, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_call
@@ -32,7 +32,7 @@ from mcp_baton.workflow.sources import Source, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.stored_calls import hidden_names, restore_call
-from mcp_baton.workflow.stored_pauses import with_pause
+from mcp_baton.workflow.stored_pauses import parse_pauses, with_pause
 
 
 class CallArguments:

@@ -22,9 +22,10 @@ from mcp_baton.tools.arguments import NEW_TASK, TASK_ID
 from mcp_baton.tools.asking import declares
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.lease import lease_end
-from mcp_baton.workflow.pause import AnswersRequired, parse_pauses
+from mcp_baton.workflow.pause import AnswersRequired
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.server_view import may_use
+from mcp_baton.workflow.stored_pauses import parse_pauses
 from mcp_baton.workflow.times import milliseconds
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 

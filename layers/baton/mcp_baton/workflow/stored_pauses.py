@@ -1,7 +1,9 @@
 """The reasons of stopped steps as a task stores them. They share a bound (docs/storage.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
+
+from msgspec import ValidationError, convert
 
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import paused_step
@@ -20,6 +22,20 @@ MAX_SHARED_FIELDS: Final = 5
 
 FREE_TEXTS: Final = frozenset({"error", "problem", "message", "reason", "question", "condition", "resource"})
 """The members that are texts for people. The others are names and times."""
+
+
+def parse_pause(stored: JsonObject | None) -> PauseReason | None:
+    """The reason of a stored form; `None` if there is none, or if this version of Baton does not know it."""
+    try:
+        reason: PauseReason = convert(stored, PauseReason.__value__)
+    except ValidationError:
+        return None
+    return reason
+
+
+def parse_pauses(stored: Iterable[JsonObject]) -> tuple[PauseReason, ...]:
+    """The reasons that this version of Baton knows."""
+    return tuple(reason for reason in map(parse_pause, stored) if reason is not None)
 
 
 def stored_pauses(reasons: Sequence[JsonObject]) -> tuple[JsonObject, ...]:

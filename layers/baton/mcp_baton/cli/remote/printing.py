@@ -23,7 +23,8 @@ from mcp_baton.present.prompt_messages import REQUESTS
 from mcp_baton.present.view import TaskView
 from mcp_baton.tasks.record import epoch_ms
 from mcp_baton.testing.results import Run
-from mcp_baton.workflow.pause import Waiting, parse_pause
+from mcp_baton.workflow.pause import Waiting
+from mcp_baton.workflow.stored_pauses import parse_pause
 
 if TYPE_CHECKING:
     from rich.status import Status
