@@ -3,12 +3,12 @@ through a parser."""
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from ipaddress import ip_address
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_type_hints
 from urllib.parse import urlsplit
 
 import typer
@@ -86,14 +86,38 @@ class ConnectionOptions:
     """How to reach a server, or the table of its tasks: WHERE and the other options of the connection."""
 
     where: str | None
-    api_key: str | None = None
-    token: str | None = None
-    aws: bool = False
-    header: Sequence[str] | None = None
-    insecure_http: bool = False
-    table: str | None = None
-    owner: str | None = None
-    dynamodb: str | None = None
+    table: Annotated[
+        str | None,
+        typer.Option("--table", metavar="NAME", help="For operators: read the DynamoDB table, not a server."),
+    ] = None
+    owner: Annotated[
+        str | None,
+        typer.Option("--owner", metavar="OWNER", help="With --table: the tasks' owner."),
+    ] = None
+    dynamodb: Annotated[
+        str | None,
+        typer.Option("--dynamodb", parser=database, metavar="URL", help="With --table: the URL of another DynamoDB."),
+    ] = None
+    api_key: Annotated[
+        str | None, typer.Option("--api-key", metavar="KEY", help="Sent as x-api-key; env:NAME reads a variable.")
+    ] = None
+    token: Annotated[
+        str | None, typer.Option("--token", metavar="TOKEN", help="Sent as a bearer token; env:NAME reads a variable.")
+    ] = None
+    aws: Annotated[
+        bool, typer.Option("--aws", help="Sign the requests with AWS credentials (Signature Version 4).")
+    ] = False
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            metavar="NAME:VALUE",
+            help="One more header; may be repeated. The value env:NAME reads a variable.",
+        ),
+    ] = None
+    insecure_http: Annotated[
+        bool, typer.Option("--insecure-http", help="Send credentials to another machine without encryption.")
+    ] = False
 
     @property
     def is_target(self) -> bool:
@@ -149,37 +173,6 @@ ReadUnits = Annotated[
     float, typer.Option("--read-units", min=1, metavar="N", help="The most read units of the table a second.")
 ]
 
-_CREDENTIALS: Final[dict[str, Any]] = {
-    "api_key": Annotated[
-        str | None, typer.Option("--api-key", metavar="KEY", help="Sent as x-api-key; env:NAME reads a variable.")
-    ],
-    "token": Annotated[
-        str | None, typer.Option("--token", metavar="TOKEN", help="Sent as a bearer token; env:NAME reads a variable.")
-    ],
-    "aws": Annotated[bool, typer.Option("--aws", help="Sign the requests with AWS credentials (Signature Version 4).")],
-    "header": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header",
-            metavar="NAME:VALUE",
-            help="One more header; may be repeated. The value env:NAME reads a variable.",
-        ),
-    ],
-    "insecure_http": Annotated[
-        bool, typer.Option("--insecure-http", help="Send credentials to another machine without encryption.")
-    ],
-}
-_TABLE: Final[dict[str, Any]] = {
-    "table": Annotated[
-        str | None,
-        typer.Option("--table", metavar="NAME", help="For operators: read the DynamoDB table, not a server."),
-    ],
-    "owner": Annotated[str | None, typer.Option("--owner", metavar="OWNER", help="With --table: the tasks' owner.")],
-    "dynamodb": Annotated[
-        str | None,
-        typer.Option("--dynamodb", parser=database, metavar="URL", help="With --table: the URL of another DynamoDB."),
-    ],
-}
 _AS_JSON: Final = Annotated[bool, typer.Option("--json", help="Print one JSON document on the standard output.")]
 
 
@@ -192,12 +185,14 @@ def uses_server(
     The command prints its errors on the standard error and returns the exit code. With `--json` it also prints
     `{"error": {"message", "code"?, "data"?}}` on the standard output.
     """
-    shared_options = {**(_TABLE if table else {}), **_CREDENTIALS}
+    hints = get_type_hints(ConnectionOptions, include_extras=True)
+    left_out = {"where"} if table else {"where", "table", "owner", "dynamodb"}
+    shared = {field.name: field.default for field in fields(ConnectionOptions) if field.name not in left_out}
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def run(**values: Any) -> int:
-            connection = ConnectionOptions(**{name: values.pop(name) for name in ("where", *shared_options)})
+            connection = ConnectionOptions(**{name: values.pop(name) for name in ("where", *shared)})
             try:
                 return command(connection, **values)
             except BatonError as error:
@@ -207,9 +202,9 @@ def uses_server(
         parameters = [Parameter("where", Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=where)]
         own = signature(command).parameters
         parameters += [own[name] for name in own if name not in ("connection", "as_json")]
-        for name, annotation in {**shared_options, "as_json": _AS_JSON}.items():
-            value = False if name in ("aws", "insecure_http", "as_json") else None
-            parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=annotation))
+        for name, value in shared.items():
+            parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=hints[name]))
+        parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_AS_JSON))
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         return run
 

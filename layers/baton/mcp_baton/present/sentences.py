@@ -1,4 +1,5 @@
-"""The sentences about each state: pauses, skips, refusals, ends, and calls that are not recorded. Pure.
+"""The sentences about each state: skips, refusals, ends, and calls that are not recorded; `pause_sentences` has those
+about pauses. Pure.
 
 Each state has one entry here, and all readers use it: the handoff, the results of tools and prompts, `tasks/get`, the
 command line, the request log and the console's page. Models trust these texts, so values in them are quoted
