@@ -282,6 +282,7 @@ def _source_faults(step: Step, context: StepContext) -> Iterator[str]:
     earlier_steps, arguments = context.earlier_steps, context.arguments
     uri_steps = {**earlier_steps, step.binding: step} if step.tool else earlier_steps
     for field, name, source in step.used_sources:
+        allowed = uri_steps if field == "template_bindings" else earlier_steps
         for part in parts_of(source):
             match part:
                 case PromptArg(argument) if argument not in arguments:
@@ -290,9 +291,7 @@ def _source_faults(step: Step, context: StepContext) -> Iterator[str]:
                 case Constant(value) if cause := not_json(value):
                     yield json_error(name, value, cause)
                 case StepOutput():
-                    yield from _output_faults(
-                        part, step, uri_steps if field == "template_bindings" else earlier_steps, context
-                    )
+                    yield from _output_faults(part, step, allowed, context)
                 case PromptArg() | Constant() | TaskVariable() | Item():
                     pass
                 case _:

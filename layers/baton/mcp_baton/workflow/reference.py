@@ -7,15 +7,11 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.workflow.sources import (
     USE_A_CONDITION,
     Condition,
-    Constant,
     FirstOf,
-    Item,
     NoValueYet,
     Operand,
     PromptArg,
-    Source,
     StepOutput,
-    TaskVariable,
     as_source,
     author_line,
     source_text,
@@ -36,7 +32,7 @@ class Reference(Operand):
 
     __slots__ = ("__baton_source__", "__baton_workflow__")
 
-    def __init__(self, source: Source, workflow: str | None = None) -> None:
+    def __init__(self, source: PromptArg | StepOutput | FirstOf, workflow: str | None = None) -> None:
         self.__baton_source__ = source
         self.__baton_workflow__ = workflow
 
@@ -57,7 +53,7 @@ class Reference(Operand):
             NoValueYet: The field cannot be written as a path.
         """
         source = self.__baton_source__
-        if isinstance(source, PromptArg | Constant | FirstOf | Item):
+        if not isinstance(source, StepOutput):
             raise no_value(
                 self, f"takes the field {field!r} of", "pass the whole argument; take fields and call methods in a tool"
             )
@@ -68,8 +64,7 @@ class Reference(Operand):
                 self, f"takes {field!r} of", "the names of fields have no dots; return it under another name"
             )
         path = str(field) if source.path is None else f"{source.path}.{field}"
-        part = StepOutput(source.binding, path) if isinstance(source, StepOutput) else TaskVariable(source.name, path)
-        return Reference(part, self.__baton_workflow__)
+        return Reference(StepOutput(source.binding, path), self.__baton_workflow__)
 
 
 def workflow_of(reference: Reference) -> str | None:
@@ -86,15 +81,11 @@ def name_of(reference: Reference) -> str:
             return f"the result of the step {binding!r}"
         case StepOutput(binding, path):
             return f"the field {path!r} of the result of the step {binding!r}"
-        case TaskVariable(name, None):
-            return f"the task variable {name!r}"
-        case TaskVariable(name, path):
-            return f"the field {path!r} of the task variable {name!r}"
         case source:
             return f"the value {source_text(source)}"
 
 
-REFERENCE_TEXT: Final = r"<(the (argument|result of the step|field|task variable) '|the value )"
+REFERENCE_TEXT: Final = r"<(the (argument|result of the step|field) '|the value )"
 """A pattern of the text that `repr` makes of a reference. Debuggers need it; nothing else makes text from one."""
 
 
