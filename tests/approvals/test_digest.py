@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from mcp_baton import Approval, Argument, Server, ToolStep, Workflow, prompt_arg
-from mcp_baton.approvals.gate import _new_request
+from mcp_baton.approvals.request import new_request
 from mcp_baton.protocol.state import Seal
 from mcp_baton.tasks.record import SALT
 from mcp_baton.tools.calls import ToolCall
@@ -55,7 +55,7 @@ def digest(
     execution: Any = SimpleNamespace(
         server=server.full_view, services=services, now_ms=lambda: 5, job_id=None, base_url=""
     )
-    return _new_request(execution, owner, tool, approval, Prepared(tool, arguments, arguments), tool_call).digest
+    return new_request(execution, owner, tool, approval, Prepared(tool, arguments, arguments), tool_call).digest
 
 
 def digest_of_other_schema() -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from mcp_baton.approvals import decisions, gate
+from mcp_baton.approvals import request as approval_request
 from mcp_baton.background import waiting
 from mcp_baton.background.items import DynamoDBJobStore
 from mcp_baton.callbacks import endpoint as callbacks
@@ -432,7 +433,7 @@ APPROVALS = (
     ),
     Mutant(
         "an approval covers all elements of a list",
-        gate,
+        approval_request,
         "digest_of",
         lambda _: "0" * 64,
         plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])), t0=GUARDED),

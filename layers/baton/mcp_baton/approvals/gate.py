@@ -4,18 +4,16 @@
 """
 
 import logging
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
-from hmac import digest as keyed_digest
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from mcp_baton.approvals.audit import audit
-from mcp_baton.approvals.notifying import NOTIFY_AGAIN_MS, notify
+from mcp_baton.approvals.notifying import notify
 from mcp_baton.approvals.record import (
     ApprovalRecord,
     ApprovalState,
@@ -24,22 +22,16 @@ from mcp_baton.approvals.record import (
     UseAgain,
     approvals_of,
 )
+from mcp_baton.approvals.request import new_request
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.keys import canonical_text, digest_of
-from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
+from mcp_baton.tasks.record import APPROVAL_PREFIX, timestamp
 from mcp_baton.telemetry import APPROVAL_AGE
-from mcp_baton.tools.approval import HIDDEN_DEFAULT, HIDDEN_SECRET, Approval, NotApproved
+from mcp_baton.tools.approval import Approval, NotApproved
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Prepared
-from mcp_baton.tools.quoting import visible as show
-from mcp_baton.tools.schema.sent_values import without_secrets
 from mcp_baton.tools.schema.signature import NO_ANNOTATION, Signature
-from mcp_baton.tools.shortening import shortened_arguments
-from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.secrets import hidden_in
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +123,7 @@ def refusal_without_approval(
         return _not_started(f"{tool} needs an approval, and this run has no task: call {call.workflow.name} again")
     by = call.by or f"call:{new_token()}"
     try:
-        wanted = _new_request(execution, execution.owner, tool, approval, prepared, call)
+        wanted = new_request(execution, execution.owner, tool, approval, prepared, call)
         return _Gate(execution, approvals_of(execution.store), wanted, call, by).check()
     except StoreError:
         logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, tool)
@@ -152,103 +144,6 @@ def _with_defaults(signature: Signature, bound: Mapping[str, Any]) -> dict[str, 
         if parameter.name not in bound and parameter.default is not NO_ANNOTATION
     }
     return {**defaults, **bound}
-
-
-def _new_request(
-    execution: Execution, owner: str, name: str, approval: Approval, prepared: Prepared, call: ToolCall
-) -> ApprovalRecord:
-    """Return the approval of a call as it would be requested now."""
-    tool = execution.server.tools[name]
-    arguments = tool.input.complete(prepared.arguments, prepared.bound)
-    visible = _without_secrets(tool, arguments, prepared.bound, call)
-    workflow, task = call.workflow, call.task
-    # In a task with secrets, every argument has a keyed digest: which of them are hidden may change with the
-    # definition, and a decision about the same call must stay valid.
-    has_secrets = task is not None and SALT in task.variables
-    keyed_names = [name for name, value in arguments.items() if has_secrets or visible[name] != value]
-    readable = _in_order(tool.signature, visible)
-    message = approval.question(name, readable)
-    task_id = None if task is None else task.task_id
-    call_digest = digest_of(
-        {
-            "owner": owner,
-            "tool": name,
-            "inputSchema": tool.input_schema,
-            "arguments": {
-                **arguments,
-                **{name: _keyed_digest(arguments[name], execution, call) for name in keyed_names},
-            },
-            "workflow": workflow.name if workflow else None,
-            "step": call.name,
-            "definition": call.step.fingerprint if call.step else None,
-            "task": task_id,
-            "audience": approval.audience,
-            "message": approval.message,
-        }
-    )
-    now_ms = execution.now_ms()
-    return ApprovalRecord(
-        approval_id="",
-        digest=call_digest,
-        state=ApprovalState.WAITING,
-        tool=name,
-        arguments=cast("JsonObject", show(shortened_arguments(readable))),
-        message=message,
-        audience=approval.audience,
-        owner=owner,
-        asked_ms=now_ms,
-        until_ms=min(now_ms + round(approval.expires.total_seconds() * 1000), _task_ends_ms(execution, call)),
-        task_id=task_id,
-        workflow=workflow.name if workflow else None,
-        step=call.name,
-        by_requester=approval.by_requester,
-        job_id=execution.job_id,
-        notify_ms=now_ms + NOTIFY_AGAIN_MS if execution.services.notifies else 0,
-        base_url=execution.base_url,
-    )
-
-
-def _task_ends_ms(execution: Execution, call: ToolCall) -> int:
-    """Return when the task of a call expires at the latest, epoch milliseconds. Workers extend the lifetimes of their
-    tasks."""
-    task = call.task
-    if task is None:
-        return sys.maxsize
-    longest_ms = 0 if execution.job_id is None else execution.services.settings.max_ttl_ms
-    return task.created_ms + max(task.ttl_ms, longest_ms)
-
-
-def _without_secrets(tool: Tool, arguments: JsonObject, bound: Mapping[str, Any], call: ToolCall) -> dict[str, Json]:
-    """Return the arguments without the secrets of the workflow and those of the parameters' types."""
-    secret_names = call.hidden
-    if call.workflow is not None and call.step is not None:
-        secret_names |= hidden_in(arguments, call.step.arguments, call.workflow.secrets)
-    visible: dict[str, Json] = {}
-    converted = {parameter.published_name: bound.get(parameter.name) for parameter in tool.signature.parameters}
-    for name, value in arguments.items():
-        if name in secret_names:
-            visible[name] = HIDDEN_SECRET
-            continue
-        schema = {} if tool.input.is_plain else tool.input.schema_of(name)
-        visible[name] = call.secrets.hide(without_secrets(value, converted.get(name), schema, HIDDEN_SECRET))
-    return visible
-
-
-def _in_order(signature: Signature, arguments: JsonObject) -> dict[str, Json]:
-    """Return an argument for each parameter, in their order. A default that is created for each call is not known."""
-    names = (parameter.published_name for parameter in signature.parameters)
-    return {name: arguments.get(name, HIDDEN_DEFAULT) for name in names}
-
-
-def _keyed_digest(value: Json, execution: Execution, call: ToolCall) -> str:
-    """Return a digest of an argument that may be secret. Approvers cannot compute it, because they do not know the key:
-    the task's salt; without a task, the key that signs states."""
-    if call.task is not None:
-        key = f"{call.task.variables.get(SALT)} {call.task.task_id}".encode()
-    else:
-        seal = execution.services.seal
-        key = b"" if seal.is_temporary else next(iter(seal.keys()))
-    return keyed_digest(key, canonical_text(value).encode(), "sha256").hex()
 
 
 class _Gate(Struct, frozen=True):

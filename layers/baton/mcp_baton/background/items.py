@@ -10,13 +10,12 @@ from mcp_baton.exceptions import (
     Conflict,
     NoAttemptLeft,
     StoreBusy,
-    StoreUnavailable,
     TaskFinished,
     TaskNotFound,
     TooLarge,
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, attributes, encode_json
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_json
 from mcp_baton.tasks.dynamodb.expressions import (
     Update,
     enter_outbox,
@@ -26,20 +25,16 @@ from mcp_baton.tasks.dynamodb.expressions import (
     note_kept,
     note_named,
     renew_claim,
-    require_claim,
     set_message,
     shortened_message,
     take_claim,
     unlist,
 )
-from mcp_baton.tasks.dynamodb.heads import BOOKKEEPING_BYTES, head_room, paths_to_move, values_in
+from mcp_baton.tasks.dynamodb.heads import BOOKKEEPING_BYTES, head_room, paths_to_move
 from mcp_baton.tasks.dynamodb.items import (
     ANSWERED,
     ASKED,
-    DAY_S,
-    KEPT_UNTIL,
     LISTED_IN,
-    MARGIN_S,
     OUTBOX_SHARDS,
     RUN_DISPATCH,
     RUN_NUMBER,
@@ -48,16 +43,13 @@ from mcp_baton.tasks.dynamodb.items import (
     expired,
     in_list,
     list_time,
-    number,
     outbox_name,
     owner_of,
     task_id_of,
-    whole_s,
 )
-from mcp_baton.tasks.dynamodb.lists import record_in
 from mcp_baton.tasks.dynamodb.retries import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held_error, stored_item
-from mcp_baton.tasks.dynamodb.values import item_size, pointer_in, size
+from mcp_baton.tasks.dynamodb.values import item_size, size
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
 from mcp_baton.tasks.texts import to_text
@@ -147,21 +139,19 @@ class DynamoDBJobStore:
         if not has_claim(task, claim):
             raise ClaimLost(task)
         job = job_of(task)
-        texts = self._texts("the question", _new_questions(job, questions))
         # If they must stay in the head, a quarter of the item is left for the answers.
-        texts, kept_until_s = self._move(task, ASKED, texts, self._limits.item_bytes * 3 // 4)
-        update = live_update(self._tasks.now_ms(), new_token())
-        renew_claim(update, claim, release=True)
+        limit = self._limits.item_bytes * 3 // 4
+        texts, kept_until_s = self._fitted(task, ASKED, _new_questions(job, questions), limit)
+        update = self._release(task, claim)
         if due_ms is None:
             unlist(update)
         else:
             _wait_until(update, task.task_id, due_ms)
         update.set("status", TaskStatus.INPUT_REQUIRED)
-        _reset_attempts(update, job)
         # A job that was woken before the client has answered may ask something else now.
         update.remove(*((ASKED, to_text(key)) for key in sorted(job.open.keys() - questions.keys())))
-        for key, question in texts.items():
-            update.set((ASKED, to_text(key)), question)
+        for path, question in texts.items():
+            update.set(path, question)
         if kept_until_s is not None:
             note_kept(update, kept_until_s)
         try:
@@ -189,14 +179,14 @@ class DynamoDBJobStore:
                 raise StoreBusy("other answers to the task were written first until no time was left")
 
     def _answer_update(self, task: TaskRecord, new_answers: JsonObject) -> Update:
-        job, texts, now_ms = job_of(task), self._texts("the answer", new_answers), self._tasks.now_ms()
-        texts, kept_until_s = self._move(task, ANSWERED, texts, self._limits.item_bytes)
+        job, now_ms = job_of(task), self._tasks.now_ms()
+        texts, kept_until_s = self._fitted(task, ANSWERED, new_answers, self._limits.item_bytes)
         update = live_update(now_ms, new_token())
         # Whether these are the last answers was decided on this version. Without the condition, each of two
         # simultaneous writers could leave it to the other to make the task `working`.
         update.require("version", "=", task.version)
-        for key, answer in texts.items():
-            update.set((ANSWERED, to_text(key)), answer)
+        for path, answer in texts.items():
+            update.set(path, answer)
         if kept_until_s is not None:
             note_kept(update, kept_until_s)
         # The client has the task's id, so an equal call is no repetition (docs/workflows.md, Repeated calls).
@@ -214,18 +204,13 @@ class DynamoDBJobStore:
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         self.extend(task, ttl_ms)
-        now_ms = self._tasks.now_ms()
-        update = live_update(now_ms, new_token())
-        renew_claim(update, claim, release=True)
-        _reset_attempts(update, job_of(task))
-        _dispatch(update, task.task_id, now_ms + FIRST_DISPATCH_MS, stored_item(task))
+        update = self._release(task, claim)
+        _dispatch(update, task.task_id, update.now_ms + FIRST_DISPATCH_MS, stored_item(task))
         return self._update(task, update, claim, END)
 
     def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str, due_ms: int) -> TaskRecord:
         self.extend(task, ttl_ms, ttl_ms)
-        update = live_update(self._tasks.now_ms(), new_token())
-        renew_claim(update, claim, release=True)
-        _reset_attempts(update, job_of(task))
+        update = self._release(task, claim)
         _wait_until(update, task.task_id, due_ms)
         set_message(update, message)
         return self._update(task, update, claim, END)
@@ -271,59 +256,17 @@ class DynamoDBJobStore:
             self._table.update(self._tasks.key(task.owner, task.task_id), update, RENEW)
 
     def extend(self, task: TaskRecord, ttl_ms: int, least_ms: int | None = None) -> TaskRecord:
-        now_ms, end_s, created_ms = self._tasks.now_ms(), number(stored_item(task), "expires_at"), task.created_ms
-        longest_ms = max(task.ttl_ms, self._limits.max_ttl_ms)
-        lifetime_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
-        if end_s * 1000 >= now_ms + (ttl_ms // 2 if least_ms is None else least_ms) or lifetime_ms <= task.ttl_ms:
-            return task
-        expires_s = max(end_s, whole_s(created_ms + lifetime_ms))
-        kept_s = self._kept_until_s(task, expires_s)
-        expires_s = min(expires_s, kept_s or expires_s)
-        lifetime_ms = min(lifetime_ms, expires_s * 1000 - created_ms)
-        if lifetime_ms <= task.ttl_ms:
-            return task
-        update = guarded_update(now_ms, new_token())
-        if task.claim is not None:
-            require_claim(update, task.claim)
-        update.require("expires_at", "<", expires_s)
-        update.set("expires_at", expires_s)
-        update.set("ttl_ms", lifetime_ms)
-        if kept_s is None:
-            update.require_missing(KEPT_UNTIL)
-        elif kept_s != number(stored_item(task), KEPT_UNTIL):
-            # Another request may have stored values since, which are not kept so long.
-            update.require("version", "=", task.version)
-            update.set(KEPT_UNTIL, kept_s)
-        try:
-            current = self._update_counted(task, update, expires_s, lifetime_ms)
-        except Conflict as conflict:
-            current = conflict.current  # it may live longer already
-        if task.claim is not None and not has_claim(current, task.claim):
-            raise ClaimLost(current)
-        return current
+        from mcp_baton.tasks.dynamodb.lifetimes import extend
 
-    def _kept_until_s(self, task: TaskRecord, expires_s: int) -> int | None:
-        """Until when the values outside the head are kept, epoch seconds, after they were kept longer if the task is to
-        live until `expires_s`; `None` if there are none.
+        return extend(self._tasks, task, ttl_ms, ttl_ms // 2 if least_ms is None else least_ms)
 
-        If they could not be kept longer, the task lives only as long as they do.
-        """
-        head = stored_item(task)
-        if KEPT_UNTIL not in head:
-            return None
-        kept_s = number(head, KEPT_UNTIL)
-        if kept_s >= expires_s + MARGIN_S:
-            return kept_s  # values that other requests store meanwhile are kept at least as long
-        from mcp_baton.tasks.dynamodb.outside import chunk_keys, keep, keys_of
-
-        values = values_in(head).values()
-        keys = keys_of(task.owner, task.task_id, filter(None, map(pointer_in, values)))
-        try:
-            for record in filter(None, map(record_in, values)):
-                keys += chunk_keys(self._table, task.owner, task.task_id, record)
-        except StoreUnavailable:
-            return kept_s
-        return expires_s + DAY_S if keep(self._table, keys, expires_s + DAY_S) else kept_s
+    def _release(self, task: TaskRecord, claim: Claim) -> Update:
+        """The write by which a worker releases its claim. The job has all its attempts again."""
+        update = live_update(self._tasks.now_ms(), new_token())
+        renew_claim(update, claim, release=True)
+        attempts = update.value(job_of(task).work.attempts)
+        update.set_expression("allowed", f"{update.path(RUN_NUMBER)}+{attempts}")
+        return update
 
     def _update(self, task: TaskRecord, update: Update, claim: Claim, retry_policy: RetryPolicy) -> TaskRecord:
         try:
@@ -339,53 +282,32 @@ class DynamoDBJobStore:
         set_message(update, message)
         return update
 
-    def _texts(self, description: str, values: JsonObject) -> dict[str, Attribute]:
-        return {key: encode_json(description, value, self._limits.compress_over_bytes) for key, value in values.items()}
-
-    def _move(
-        self, task: TaskRecord, attribute: str, texts: dict[str, Attribute], limit: int
-    ) -> tuple[dict[str, Attribute], int | None]:
-        """Write questions or answers outside the head, as other values. Returns what the head gets, and until when the
-        values are kept, epoch seconds.
+    def _fitted(
+        self, task: TaskRecord, attribute: str, values: JsonObject, limit: int
+    ) -> tuple[dict[Path, Attribute], int | None]:
+        """Encode questions or answers, and write those outside the head that have no room in it. Returns what the head
+        gets, and until when the values are kept, epoch seconds.
 
         Args:
             limit: The most bytes of the head, if they cannot be written outside.
         """
-        head, kept_until_s = stored_item(task), None
-        values: dict[Path, Attribute] = {(attribute, key): text for key, text in texts.items()}
-        if paths := paths_to_move(values, {}, _size_with(head, texts) - head_room(head, self._limits)):
+        head, kind, kept_until_s = stored_item(task), "question" if attribute == ASKED else "answer", None
+        compress_over = self._limits.compress_over_bytes
+        texts: dict[Path, Attribute] = {
+            (attribute, to_text(key)): encode_json(f"the {kind}", value, compress_over) for key, value in values.items()
+        }
+        if paths := paths_to_move(texts, {}, _size_with(head, texts) - head_room(head, self._limits)):
             mover = self._tasks.mover(task.owner, task.task_id, head, self._table.monotonic())
-            pointers = mover.move({path: values[path] for path in paths})
-            texts = {key: pointers.get((attribute, key), text) for key, text in texts.items()}
+            texts |= mover.move({path: texts[path] for path in paths})
             kept_until_s = mover.kept_until_s
         if (total := _size_with(head, texts)) > limit:
-            kind = "questions" if attribute == ASKED else "answers"
-            raise TooLarge(f"the {kind} do not fit: the task's item would have {total} of {limit} bytes")
+            raise TooLarge(f"the {kind}s do not fit: the task's item would have {total} of {limit} bytes")
         return texts, kept_until_s
 
-    def _update_counted(self, task: TaskRecord, update: Update, expires_s: int, lifetime_ms: int) -> TaskRecord:
-        """Make a write that extends a task, and count the task by its new end.
 
-        During the write it is counted at both ends. Whoever ends the task removes the count at the end that the item
-        has, so no count is left over.
-        """
-        counter, old_item = self._tasks.live_tasks(), stored_item(task)
-        new_item = old_item | attributes(expires_at=expires_s, ttl_ms=lifetime_ms)
-        if counter is None or counter.has_same_span(old_item, new_item):
-            return self._tasks.update(task.owner, task.task_id, update)
-        counter.prolong(task.owner, task.task_id, new_item)
-        try:
-            extended_task = self._tasks.update(task.owner, task.task_id, update)
-        except Exception:
-            counter.leave(task.owner, task.task_id, new_item)
-            raise
-        counter.leave(task.owner, task.task_id, old_item)
-        return extended_task
-
-
-def _size_with(item: Item, texts: Mapping[str, Attribute]) -> int:
-    """The size of an item with more texts by key, bytes."""
-    added = sum(size({"S": to_text(key)}) + 1 + size(text) for key, text in texts.items())
+def _size_with(item: Item, texts: Mapping[Path, Attribute]) -> int:
+    """The size of an item with more texts, bytes."""
+    added = sum(size({"S": path[-1]}) + 1 + size(text) for path, text in texts.items())
     return item_size(item) + added + BOOKKEEPING_BYTES
 
 
@@ -460,7 +382,3 @@ def _dispatch(update: Update, task_id: str, due_ms: int, item: Item | None = Non
     update.increment("dispatches")
     update.set("due", due_ms)
     enter_outbox(update, task_id, due_ms, item)
-
-
-def _reset_attempts(update: Update, job: Job) -> None:
-    update.set_expression("allowed", f"{update.path(RUN_NUMBER)}+{update.value(job.work.attempts)}")
