@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Approval, Context, Server, ToolError, item, sleep_until, step, wait_for_callback
+from mcp_baton import Approval, Context, Server, ToolError, ask_user, item, sleep_until, step, wait_for_callback
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.testing import Client, connect
 
 SOON_S = 61
@@ -147,6 +148,36 @@ def test_a_sleep_that_ends_while_a_parallel_step_still_runs_wakes_its_workflow()
         flow = flow_task(client, client.start_task("release", {}).task_id)
         client.clock.advance(SOON_S)
         assert client.task(flow).steps["remind"] == "completed"
+
+
+@pytest.mark.parametrize("also_waits", [False, True])
+def test_a_job_continues_whose_question_was_answered_while_another_step_ran(also_waits: bool) -> None:
+    server, answers = Server("shop"), list[Callable[[], object]]()
+
+    @server.tool(approval=Approval("refunds", expires=timedelta(hours=8)))
+    def pay() -> None:
+        answers.pop()()
+
+    @server.tool
+    def paint(color: str) -> None:
+        """Paint the order."""
+
+    @server.workflow(background=True, parallel=3)
+    def order() -> None:
+        """Order something."""
+        step(pay)()
+        step(paint)(color=ask_user("color", "Which color?"))
+        if also_waits:
+            sleep_until("night", timedelta(hours=3))
+
+    with connect(server, owner="kim") as client:
+        task = client.start_task("order", {})
+        response: JsonObject = {"action": "accept", "content": {"color": "red"}}
+        update: JsonObject = {"taskId": task.task_id, "inputResponses": dict.fromkeys(task.input_requests, response)}
+        answers.append(lambda: client.request("tasks/update", update))
+        approve_all(client)
+        client.clock.advance(SOON_S)
+        assert client.task(flow_task(client, task.task_id)).steps["paint"] == "completed"
 
 
 def test_a_job_waits_for_what_the_workflow_waits_for_after_a_request_has_continued_it(client: Client) -> None:

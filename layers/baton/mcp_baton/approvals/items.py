@@ -311,8 +311,7 @@ def to_approval(item: Item) -> ApprovalRecord:
             state=ApprovalState(item["state"]["S"]),
             used_ms=number(item, "used_ms") if "used_ms" in item else None,
             used_by=item["used_by"]["S"] if "used_by" in item else None,
-            # An earlier release did not count the use.
-            uses=number(item, "uses") if "uses" in item else int("used_by" in item),
+            uses=number(item, "uses") if "uses" in item else 0,
             is_free="free" in item,
             is_repeated="repeated" in item,
             notify_ms=number(item, "notify"),

@@ -143,11 +143,17 @@ class DynamoDBJobStore:
         limit = self._limits.item_bytes * 3 // 4
         texts, kept_until_s = self._fitted(task, ASKED, _new_questions(job, questions), limit)
         update = self._release(task, claim)
-        if due_ms is None:
-            unlist(update)
+        if questions.keys() & job.asked.keys():
+            # The client may answer them while this is written. The job would wait for answers that have come.
+            update.require("version", "=", task.version)
+        if questions.keys() <= job.answers.keys():
+            _dispatch(update, task.task_id, update.now_ms + FIRST_DISPATCH_MS)
         else:
-            _wait_until(update, task.task_id, due_ms)
-        update.set("status", TaskStatus.INPUT_REQUIRED)
+            update.set("status", TaskStatus.INPUT_REQUIRED)
+            if due_ms is None:
+                unlist(update)
+            else:
+                _wait_until(update, task.task_id, due_ms)
         # A job that was woken before the client has answered may ask something else now.
         update.remove(*((ASKED, to_text(key)) for key in sorted(job.open.keys() - questions.keys())))
         for path, question in texts.items():
@@ -156,8 +162,8 @@ class DynamoDBJobStore:
             note_kept(update, kept_until_s)
         try:
             return self._update(task, update, claim, END)
-        except Conflict as prolonged:  # the questions must be kept longer, too
-            return self.ask(prolonged.current, claim, questions)
+        except Conflict as conflict:  # the questions must be kept longer, or the client has answered
+            return self.ask(conflict.current, claim, questions, due_ms)
 
     def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
         key, races = self._tasks.key(owner, task_id), 0
@@ -331,8 +337,6 @@ def _new_questions(job: Job, questions: Mapping[str, JsonObject]) -> dict[str, J
     for key in sorted(questions.keys() & job.asked.keys()):
         if dumps(job.asked[key], sort_keys=True) != dumps(questions[key], sort_keys=True):
             raise ValueError(f"the key {key!r} was used for another question of this task: give each its own")
-    if not questions.keys() - job.answers.keys():
-        raise ValueError(f"every question is answered: {', '.join(sorted(questions)) or 'there is none'}")
     new_questions = {key: question for key, question in questions.items() if key not in job.asked}
     if len(new_questions) > MAX_QUESTIONS_PER_WRITE:
         raise TooLarge(

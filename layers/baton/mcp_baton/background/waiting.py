@@ -11,10 +11,10 @@ from mcp_baton.background.job import JobExecution
 from mcp_baton.exceptions import StoreError
 from mcp_baton.present.pause_sentences import suspended_line
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import MAX_DISPATCH_MS, TaskRecord, epoch_ms, statuses_of
+from mcp_baton.tasks.record import MAX_DISPATCH_MS, TaskRecord, TaskStatus, epoch_ms, statuses_of
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.approval import AFTER_WAITS_MS
-from mcp_baton.workflow.dispatching import wake
+from mcp_baton.workflow.dispatching import dispatch, wake
 from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.pause import ApprovalRequired, PauseReason, Waiting
 
@@ -93,13 +93,13 @@ def ask_and_wait(
             tasks.append(store.jobs.ask(lease.task, lease.claim(), questions, due_ms))
 
     written = write(CLIENT_ASKED, ask)
-    if store is None or written != CLIENT_ASKED or due_ms is None:
+    if store is None or written != CLIENT_ASKED:
         return written
-    if any(task.job is not None and not task.job.open for task in tasks):
-        # The client has answered while the worker ran.
-        wake(execution.services, store, lease.task.owner, lease.task.task_id)
-    else:
-        wake_if_it_can_continue(execution, store, lease.task, waits)
+    for task in tasks:
+        if task.status is TaskStatus.WORKING:  # the client has answered while the worker ran
+            dispatch(execution.services, task)
+        elif due_ms is not None:
+            wake_if_it_can_continue(execution, store, task, waits)
     return written
 
 

@@ -69,12 +69,13 @@ class JobStore(Protocol):
     ) -> TaskRecord:
         """Make a task wait for the client: it becomes `input_required` with these questions and no others, the claim is
         released, and the job has all its attempts again. With `due_ms` it also waits for something else, as after
-        `suspend`: a wake-up makes it `working`, and it asks again.
+        `suspend`: a wake-up makes it `working`, and it asks again. If the client has answered all of them meanwhile, it
+        stays `working`, and one more dispatch is noted, for which the caller sends the event.
 
         Raises:
             ClaimLost: another worker has taken it over.
             TooLarge: the questions do not fit.
-            ValueError: a key was used for another question before, or all questions have answers.
+            ValueError: a key was used for another question before.
         """
 
     def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
