@@ -25,7 +25,7 @@ from mcp_baton.approvals.waiting_items import WaitingApprovals
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, attributes, decode, encode_json, primary_key
-from mcp_baton.tasks.dynamodb.expressions import Update, first_token, unlist
+from mcp_baton.tasks.dynamodb.expressions import Update, unlist
 from mcp_baton.tasks.dynamodb.items import (
     AFTER_ALL_KEYS,
     LISTED_AT,
@@ -91,7 +91,7 @@ class DynamoDBApprovalStore:
         return next(((to_approval(item), _repeat_in(item["sk"]["S"])) for item in page["Items"]), None)
 
     def ask(self, record: ApprovalRecord, repeat: int) -> tuple[ApprovalRecord, bool]:
-        key, now_ms, token = _key_text(record, repeat), self._table.clock_ms(), new_token()
+        key, now_ms = _key_text(record, repeat), self._table.clock_ms()
         is_counted = self._waiting.enter(record, key)
         record = replace(record, approval_id=key + os.urandom(ID_PART_CHARS // 2).hex())
         item = _key(record.approval_id) | attributes(
@@ -106,7 +106,7 @@ class DynamoDBApprovalStore:
             listed_at=f"{list_time(record.asked_ms)}#{record.approval_id}",
         )
         try:
-            self._table.put(item | first_token(now_ms, token), token, CREATE)
+            self._table.put(item)
         except ConditionFailed as failure:
             if failure.item is None:
                 raise StoreError("the approval was deleted while it was requested") from failure

@@ -21,7 +21,6 @@ from mcp_baton.tasks.dynamodb.attributes import Item, encode_json, text_bytes
 from mcp_baton.tasks.dynamodb.expressions import (
     claim_update,
     finish_update,
-    first_token,
     guarded_update,
     renew_claim,
     require_claim,
@@ -66,9 +65,8 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         return self.new_id(self.now_ms())
 
     def create(self, task: NewTask) -> TaskRecord:
-        began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()
-        task_id = task.task_id or self.new_task_id()
-        item = new_item(task, task_id, now_ms, self.limits) | first_token(now_ms, token)
+        began_s, task_id = self.table.monotonic(), task.task_id or self.new_task_id()
+        item = new_item(task, task_id, self.now_ms(), self.limits)
         is_small = is_fitting(item, head_room(item, self.limits), values_in(item), {})
         if not is_small and exceeds_limits(item["arguments"]):
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
@@ -82,7 +80,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
                 item = fit_new(item, self.limits, mover.move) | {KEPT_UNTIL: {"N": str(mover.kept_until_s)}}
                 if item_size(item) > self.limits.item_bytes:
                     raise StoreError(f"the task is too large: {item_size(item)} bytes")
-            self._put(item, token)
+            item = self._put(item)
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), self.record(task.owner, item)) from error
         except StoreError:
@@ -91,11 +89,9 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             raise
         return self.record(task.owner, item)
 
-    def _put(self, item: Item, token: str) -> None:
+    def _put(self, item: Item) -> Item:
         try:
-            self.table.put(item, token)
-        except ConditionFailed as error:
-            raise StoreError("the new task's id is taken") from error
+            return self.table.create(item, "the new task's id is taken")
         except ItemTooLarge as error:
             raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
 

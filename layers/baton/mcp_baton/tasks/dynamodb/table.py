@@ -87,9 +87,11 @@ class TaskTable(Struct, frozen=True, eq=False):
     rng: Callable[[], float] = random_fraction
     left_ms: Callable[[], int | None] = lambda: None
 
-    def put(self, item: Item, token: str, retry_policy: RetryPolicy = CREATE) -> None:
-        """Write a new item. Raises `ConditionFailed` if an item with this key exists, `ItemTooLarge`, or
-        `OutcomeUnknown`."""
+    def put(self, item: Item) -> Item:
+        """Write a new item, and return it with its token. Raises `ConditionFailed` if an item with this key exists,
+        `ItemTooLarge`, or `OutcomeUnknown`."""
+        token = new_token()
+        item = item | first_token(self.clock_ms(), token)
         request = {
             "TableName": self.name,
             "Item": item,
@@ -98,15 +100,16 @@ class TaskTable(Struct, frozen=True, eq=False):
         }
         began_s = self.monotonic()
         try:
-            self._send_with_retries(lambda: self._send("PutItem", request), retry_policy, began_s)
+            self._send_with_retries(lambda: self._send("PutItem", request), CREATE, began_s)
         except ConditionFailed as failure:
-            self._written_item({"pk": item["pk"], "sk": item["sk"]}, failure, token, retry_policy, began_s)
+            self._written_item({"pk": item["pk"], "sk": item["sk"]}, failure, token, CREATE, began_s)
+        return item
 
-    def create(self, item: Item, error_text: str) -> None:
-        """Write a new item whose key is random. Raises `StoreError`, with this text, if the item exists."""
-        token = new_token()
+    def create(self, item: Item, error_text: str) -> Item:
+        """Write a new item whose key is random. Raises as `put`, but `StoreError`, with this text, if the item
+        exists."""
         try:
-            self.put({**item, **first_token(self.clock_ms(), token)}, token)
+            return self.put(item)
         except ConditionFailed as failure:
             raise StoreError(error_text) from failure
 
@@ -186,23 +189,21 @@ class TaskTable(Struct, frozen=True, eq=False):
 
     def put_value(self, item: Item) -> None:
         """Write a piece of a value, unless the same piece exists and expires no earlier. Sent once."""
-        request = {
-            "TableName": self.name,
-            "Item": item,
-            "ConditionExpression": "attribute_not_exists(pk) OR expires_at<:until",
-            "ExpressionAttributeValues": {":until": item["expires_at"]},
-        }
         with suppress(ConditionFailed):
-            self._read(lambda: self._send("PutItem", request), RENEW)
+            self._replace(item, "expires_at", "<")
 
     def put_once(self, item: Item) -> None:
         """Write a piece of a chunk, unless another writer has taken its key: `ConditionFailed`. Sent once."""
+        self._replace(item, "by", "=")
+
+    def _replace(self, item: Item, name: str, operator: str) -> None:
+        """Write an item. If one exists, its attribute of this name must compare so with the new one."""
         request = {
             "TableName": self.name,
             "Item": item,
-            "ConditionExpression": "attribute_not_exists(pk) OR #by=:by",
-            "ExpressionAttributeNames": {"#by": "by"},
-            "ExpressionAttributeValues": {":by": item["by"]},
+            "ConditionExpression": f"attribute_not_exists(pk) OR #name{operator}:new",
+            "ExpressionAttributeNames": {"#name": name},
+            "ExpressionAttributeValues": {":new": item[name]},
         }
         self._read(lambda: self._send("PutItem", request), RENEW)
 
