@@ -5,7 +5,6 @@
 
 import logging
 from collections.abc import Mapping
-from enum import StrEnum
 from functools import partial
 from typing import Any, Final
 
@@ -56,23 +55,6 @@ class ApprovalNote(Struct, frozen=True, omit_defaults=True):
     repeat: int
     by: str | None = None
     denied: NotApproved | None = None
-
-
-class ApprovalAction(StrEnum):
-    """What to do with a call, given its approval.
-
-    | the approval | action |
-    |---|---|
-    | waits for a decision, and has not expired | `WAIT` |
-    | approved, not expired, and not used, or its use may be repeated | `USE` |
-    | denied | `DENY`; without a task only until it expires |
-    | used, expired, withdrawn, or of another call | `ASK` for another one |
-    """
-
-    USE = "use"
-    WAIT = "wait"
-    DENY = "deny"
-    ASK = "ask"
 
 
 class UsedApproval(Struct, frozen=True):
@@ -190,31 +172,16 @@ class _Gate(Struct, frozen=True):
                 return result
             repeat += 1  # another process has requested, used or decided it meanwhile
 
-    def _action(self, record: ApprovalRecord, again: UseAgain | None) -> ApprovalAction:
-        """What an approval that was found means for this call. `again` is why the call may use it if it is approved."""
-        if record.digest != self.wanted.digest:
-            # The note or the id led to the approval of a call with other arguments, which says nothing of this one.
-            return ApprovalAction.ASK
-        is_approved = record.state is ApprovalState.APPROVED and not record.expired_at(self.execution.now_ms())
-        if is_approved and again is not None:
-            return ApprovalAction.USE
-        if record.waits_at(self.wanted.asked_ms):
-            return ApprovalAction.WAIT
-        # A denial within a task counts as long as the task lives. A call without a task may be made again one day.
-        if record.state is ApprovalState.DENIED and (record.task_id or not record.expired_at(self.wanted.asked_ms)):
-            return ApprovalAction.DENY
-        return ApprovalAction.ASK  # it was used, has expired or was withdrawn
-
     def _result(
         self, record: ApprovalRecord | None, repeat: int, note: ApprovalNote | None, *, is_new: bool = False
     ) -> Failed | UsedApproval | None:
         """Use an approval that was found, if that is possible; or return why the call must not run. `None` if it needs
         another approval."""
-        if record is None:
+        if record is None or record.digest != self.wanted.digest:
+            # The note or the id led to the approval of a call with other arguments, which says nothing of this one.
             return None
-        again = self._may_use_again(record, note)
-        action = self._action(record, again)
-        if action is ApprovalAction.USE and again is not None:
+        is_approved = record.state is ApprovalState.APPROVED and not record.expired_at(self.execution.now_ms())
+        if is_approved and (again := self._may_use_again(record, note)) is not None:
             current, is_used = self.approvals.use(
                 self.wanted, repeat, self.by, earlier=record.used_by, again=again, most=self._most_uses
             )
@@ -222,16 +189,18 @@ class _Gate(Struct, frozen=True):
             if is_used:
                 return self._grant(record, repeat)
             # An attempt at the same time was faster, or a person has changed the decision since the read.
-            action = self._action(record, None)
-        if action is ApprovalAction.ASK:
-            return None
-        if action is ApprovalAction.WAIT:
+        is_denied = record.state is ApprovalState.DENIED
+        if record.waits_at(self.wanted.asked_ms):
             self._note_waiting(record, is_new=is_new)
+        elif not is_denied or (record.task_id is None and record.expired_at(self.wanted.asked_ms)):
+            # It was used, has expired or was withdrawn. A denial within a task counts as long as the task lives. A call
+            # without a task may be made again one day.
+            return None
         failed = _not_approved(record)
-        denied = failed.not_approved if record.state is ApprovalState.DENIED else None
         # An element that waits needs no note: its approval is found by its digest. A denial must be known to the
         # handoff, which does not suggest the call any more.
-        if denied is not None or not self.call.is_item:
+        if is_denied or not self.call.is_item:
+            denied = failed.not_approved if is_denied else None
             _note(self.call, ApprovalNote(record.digest, repeat, denied=denied))
         return failed
 
