@@ -39,7 +39,7 @@ from mcp_baton.tasks.dynamodb.items import (
 )
 from mcp_baton.tasks.dynamodb.retries import CREATE, WRITE, ConditionFailed
 from mcp_baton.tasks.dynamodb.table import TaskTable
-from mcp_baton.tasks.ids import new_token, text_digest
+from mcp_baton.tasks.ids import HEX_DIGITS, new_token, text_digest
 from mcp_baton.tasks.texts import to_text
 
 APPROVAL_ITEM_PREFIX: Final = "APPROVAL#"
@@ -296,7 +296,7 @@ def is_approval_id(text: str) -> bool:
     digits = repeat.removeprefix(LONG_REPEAT)
     if len(digits) != (REPEAT_CHARS if digits == repeat else LONG_REPEAT_DIGITS):
         return False
-    return not (text[: 2 * ID_PART_CHARS] + digits + text[-ID_PART_CHARS:]).strip("0123456789abcdef")
+    return not (text[: 2 * ID_PART_CHARS] + digits + text[-ID_PART_CHARS:]).strip(HEX_DIGITS)
 
 
 def to_approval(item: Item) -> ApprovalRecord:

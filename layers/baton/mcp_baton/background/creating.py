@@ -213,10 +213,6 @@ def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject 
     raise ProtocolError(INVALID_PARAMS, problem)
 
 
-def _busy(error: StoreBusy) -> ProtocolError:
-    return ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": error.retry_after_ms})
-
-
 def _ttl_ms(request: Request) -> int | None:
     return None if request.stateless else request.requested_ttl()
 
@@ -233,7 +229,7 @@ def _protocol_errors(request: Request) -> Iterator[None]:
     try:
         yield
     except StoreBusy as error:
-        raise _busy(error) from error
+        raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": error.retry_after_ms}) from error
     except TooManyTasks as error:
         message = f"The task was not created and nothing was run: {error}. Wait for one to end, or cancel one."
         raise ProtocolError(INVALID_REQUEST, message) from error

@@ -10,6 +10,7 @@ QUESTION_ID_PREFIX = "baton-"
 QUESTION_ID_BYTES = 16
 TASK_QUESTION_ID_PREFIX = "baton-task-"
 TEXT_DIGEST_CHARS = 16
+HEX_DIGITS = "0123456789abcdef"
 
 
 def new_task_id(now_ms: int) -> str:
@@ -42,12 +43,8 @@ def new_question() -> str:
 
 def is_question(text: str) -> bool:
     """Whether a text has the form of a question's id. If it has not, the table is not read."""
-    random = text[len(QUESTION_ID_PREFIX) :]
-    return (
-        text.startswith(QUESTION_ID_PREFIX)
-        and len(random) == 2 * QUESTION_ID_BYTES
-        and all(character in "0123456789abcdef" for character in random)
-    )
+    prefix, random = text[: len(QUESTION_ID_PREFIX)], text[len(QUESTION_ID_PREFIX) :]
+    return prefix == QUESTION_ID_PREFIX and len(random) == 2 * QUESTION_ID_BYTES and not random.strip(HEX_DIGITS)
 
 
 def new_task_question(task_id: str, key: str) -> str:

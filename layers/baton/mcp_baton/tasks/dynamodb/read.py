@@ -108,7 +108,7 @@ class Fetcher:
             self._failure = failure
             raise
         if len(data) != pointer.bundle_bytes or bundle_name(sha256_of(data)) != pointer.bundle:
-            raise self._lost_error(pointer, DAMAGED)
+            raise self._lost(pointer.bundle, pointer.text_bytes, DAMAGED)
         if sum(map(len, self._cache.values())) + len(data) <= CACHE_BYTES:
             self._cache[pointer.bundle] = data
         return data
@@ -123,15 +123,12 @@ class Fetcher:
         # An eventually consistent read may miss a new item.
         item = table.get(key, consistent=False) or table.get(key)
         if item is None:
-            raise self._lost_error(pointer, f"its piece {number + 1} is missing")
+            raise self._lost(pointer.bundle, pointer.text_bytes, f"its piece {number + 1} is missing")
         match item.get("data"):
             case {"B": bytes() as data}:
                 return data
             case _:
-                raise self._lost_error(pointer, DAMAGED)
-
-    def _lost_error(self, pointer: ValuePointer, cause: str) -> ValueLost:
-        return self._lost(pointer.bundle, pointer.text_bytes, cause)
+                raise self._lost(pointer.bundle, pointer.text_bytes, DAMAGED)
 
     def _lost(self, name: str, length: int, cause: str) -> ValueLost:
         logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, name, length, cause)
