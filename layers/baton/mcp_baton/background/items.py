@@ -47,13 +47,13 @@ from mcp_baton.tasks.dynamodb.items import (
     owner_of,
     task_id_of,
 )
-from mcp_baton.tasks.dynamodb.retries import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
+from mcp_baton.tasks.dynamodb.retries import CREATE, END, RENEW, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
 from mcp_baton.tasks.texts import to_text
-from mcp_baton.telemetry import SILENT, STORE_CONFLICTS
+from mcp_baton.telemetry import SILENT
 
 MAX_QUESTIONS_PER_WRITE = 100
 """They fit into one `UpdateExpression`."""
@@ -166,23 +166,19 @@ class DynamoDBJobStore:
             return self.ask(conflict.current, claim, questions, due_ms)
 
     def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
-        key, races = self._tasks.key(owner, task_id), 0
-        item = self._table.get(key)
-        while True:
-            task = self._tasks.live(owner, ConditionFailed(item))
-            new_answers = open_answers(task, answers)
-            if not new_answers:
-                return None
+        item, races = self._table.get(self._tasks.key(owner, task_id)), 0
+        task = self._tasks.live(owner, ConditionFailed(item))
+        while new_answers := open_answers(task, answers):
             try:
-                return self._tasks.record(owner, self._table.update(key, self._answer_update(task, new_answers), WRITE))
-            except ConditionFailed as failure:
-                item = failure.item
+                return self._tasks.update(owner, task_id, self._answer_update(task, new_answers))
+            except Conflict as conflict:
+                task = conflict.current
             except ItemTooLarge as error:
                 raise TooLarge("the answers do not fit: DynamoDB takes 409,600 bytes") from error
             races += 1
-            self._table.telemetry.add(STORE_CONFLICTS)
             if not self._table.wait_after_race(races):
                 raise StoreBusy("other answers to the task were written first until no time was left")
+        return None
 
     def _answer_update(self, task: TaskRecord, new_answers: JsonObject) -> Update:
         job, now_ms = job_of(task), self._tasks.now_ms()
@@ -351,9 +347,7 @@ def _asks_and_waits(task: TaskRecord) -> bool:
 
 
 def open_answers(task: TaskRecord, answers: JsonObject) -> dict[str, Json]:
-    if task.job is None or task.status.terminal:
-        return {}
-    waiting = task.job.asked.keys() - task.job.answers.keys()
+    waiting = task.job.asked.keys() - task.job.answers.keys() if task.job else set[str]()
     return {key: answer for key, answer in answers.items() if key in waiting}
 
 
