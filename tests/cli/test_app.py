@@ -1,5 +1,8 @@
 """The arguments and the help of the commands."""
 
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
 import pytest
 
 from mcp_baton.cli.app import COMMANDS, main
@@ -59,3 +62,17 @@ def test_the_list_of_commands_fits_80_columns(
     command_lines = capsys.readouterr().out.split("Commands:\n")[1].splitlines()
     assert [line.split()[0] for line in command_lines] == [command.__name__ for command in COMMANDS]
     assert [line for line in command_lines if not line.endswith(".") or line.endswith("...")] == []
+
+
+def test_characters_that_the_encoding_of_the_output_lacks_are_escaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = tmp_path / "greeting_app.py"
+    app.write_text(
+        "from mcp_baton import Server\n\nserver = Server('s')\nserver.add_tool(lambda: 'Größe 日本', name='greet')\n"
+    )
+    output = BytesIO()
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(output, encoding="latin-1", write_through=True))
+
+    assert main(["call", str(app), "greet"]) == 0
+    assert output.getvalue().decode("latin-1") == "Größe \\u65e5\\u672c\n"

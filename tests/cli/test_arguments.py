@@ -102,3 +102,5 @@ def test_the_arguments_of_a_prompt_are_strings() -> None:
     assert for_prompt(parse_arguments(["a=1", "b:=[1, 2]", 'c:="x"']), declared) == {"a": "1", "b": "[1, 2]", "c": "x"}
     with pytest.raises(ArgumentError, match="there is no argument 'd'"):
         for_prompt(parse_arguments(["d=1"]), declared)
+    with pytest.raises(ArgumentError, match="call it with `baton call`"):
+        for_prompt(parse_arguments(['answers:={"size": "s"}']), declared)

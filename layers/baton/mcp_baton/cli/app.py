@@ -4,8 +4,10 @@ Each command is a function in a module of this package. So that `baton --help` i
 local server and the testing kit only when it runs.
 """
 
+import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Annotated, Final
 
 import typer
@@ -59,6 +61,9 @@ def baton(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default those of the process. Return the exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A pipe or a terminal may have another encoding than UTF-8, which lacks characters of foreign texts.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(None if arguments is None else list(arguments), prog_name="baton", standalone_mode=False)
     except typer.TyperException as error:

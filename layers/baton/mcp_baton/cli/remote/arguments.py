@@ -11,6 +11,7 @@ from typing import Any, Final
 from mcp_baton.exceptions import BatonError
 from mcp_baton.hints import did_you_mean
 from mcp_baton.protocol.json import MAX_DEPTH, loads
+from mcp_baton.workflow.definition import ANSWERS
 
 _ARGUMENT: Final = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=@|=)(?P<text>.*)", re.DOTALL)
 
@@ -71,7 +72,10 @@ def for_tool(arguments: Sequence[GivenArgument], schema: Mapping[str, Any]) -> d
 
 def for_prompt(arguments: Sequence[GivenArgument], declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Convert the arguments of a prompt, which are all strings. `declared` has those of `prompts/list`."""
-    _check_names(arguments, [str(argument["name"]) for argument in declared])
+    names = [str(argument["name"]) for argument in declared]
+    if ANSWERS in {argument.name for argument in arguments}.difference(names):
+        raise ArgumentError(f"{ANSWERS} is an argument of the workflow's tool: call it with `baton call`")
+    _check_names(arguments, names)
     return {argument.name: _as_text(argument.value()) for argument in arguments}
 
 
