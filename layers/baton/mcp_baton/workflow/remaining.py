@@ -116,7 +116,7 @@ class RemainingCalls(Struct, frozen=True):
     Attributes:
         pauses: Why steps have stopped, in the order of the steps; empty if nothing stops the next run.
         handle: Names the task in the calls of tools; `None` for calls that name it otherwise.
-        resume_handle: Names the task in the call that lets the server continue; `None` if the server cannot.
+        resumable: Names the task in the call that lets the server continue; `None` if the server cannot.
         read_resources: Which resources of the stopped steps were read, as the steps declare them.
         task_id: The task, for calls that name it in `_meta`.
         index: The element of the step's list, in `known.item`.
@@ -126,17 +126,19 @@ class RemainingCalls(Struct, frozen=True):
     tools: Requirements
     pauses: tuple[PauseReason, ...] = ()
     handle: Handle | None = None
-    resume_handle: Handle | None = None
+    resumable: Handle | None = None
     read_resources: Mapping[str, frozenset[str]] = MappingProxyType({})
     task_id: str | None = None
     index: int | None = None
 
-    def __post_init__(self) -> None:
-        handle, names = self.resume_handle, list(chain.from_iterable(self._left_out.values()))
-        if handle and names:
-            missing = {name: self.known.placeholder(PromptArg(name)) for name in names}
-            arguments = {**handle.extra_arguments, **missing}
-            structs.force_setattr(self, "resume_handle", structs.replace(handle, extra_arguments=arguments))
+    @property
+    def resume_handle(self) -> Handle | None:
+        """`resumable`, with a text for each argument that its call must add."""
+        names = list(chain.from_iterable(self._left_out.values()))
+        if self.resumable is None or not names:
+            return self.resumable
+        arguments = {name: self.known.placeholder(PromptArg(name)) for name in names}
+        return structs.replace(self.resumable, extra_arguments={**self.resumable.extra_arguments, **arguments})
 
     @property
     def _left_out(self) -> dict[str, list[str]]:
