@@ -218,7 +218,7 @@ def test_null_for_an_optional_field_counts_as_left_out() -> None:
     ) -> None: ...
 
     nulls = {"weeks": None, "note": None, "anything": None, "point": {"x": 1.0, "y": None}}
-    assert tool(plain).input.bind(nulls) == {"point": PlainPoint(1.0), "note": None, "anything": None}
+    assert tool(plain).input.bind(nulls) == {"point": PlainPoint(1.0), "weeks": 2, "note": None, "anything": None}
     bound = tool(full).input.bind(
         {
             "point": {"x": 1, "y": None, "labels": None},

@@ -4,7 +4,6 @@
 """
 
 import logging
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -29,7 +28,6 @@ from mcp_baton.telemetry import APPROVAL_AGE
 from mcp_baton.tools.approval import Approval, NotApproved
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Prepared
-from mcp_baton.tools.schema.signature import NO_ANNOTATION, Signature
 from mcp_baton.workflow.execution import Execution
 
 logger = logging.getLogger(__name__)
@@ -92,8 +90,7 @@ def refusal_without_approval(
 
     def convert_arguments() -> dict[str, Any]:
         # `when` gets values of its own: it may change them, and some can be read only once.
-        definition = execution.server.tools[tool]
-        return _with_defaults(definition.signature, definition.input.bind(prepared.arguments))
+        return execution.server.tools[tool].input.bind(prepared.arguments)
 
     if not approval.needs(tool, convert_arguments):
         return None
@@ -117,15 +114,6 @@ def refusal_without_approval(
 
 def _not_started(reason: str) -> Failed:
     return Failed(f"not started: {reason}. Nothing was run.", kind=Failure.NOT_STARTED)
-
-
-def _with_defaults(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {
-        parameter.name: parameter.default
-        for parameter in signature.parameters
-        if parameter.name not in bound and parameter.default is not NO_ANNOTATION
-    }
-    return {**defaults, **bound}
 
 
 class _Gate(Struct, frozen=True):

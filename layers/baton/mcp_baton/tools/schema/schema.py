@@ -55,8 +55,7 @@ class InputSchema:
         self._name = name
         self._signature = signature
         self._required = signature.required
-        defaults = {parameter.name: parameter.default_value for parameter in signature.parameters}
-        self._changeable_defaults = {name: value for name, value in defaults.items() if is_changeable(value)}
+        self._defaults = {item.name: item.default_value for item in signature.parameters if not item.required}
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
@@ -68,14 +67,15 @@ class InputSchema:
         return schema | {"properties": {item.published_name: properties[item.published_name] for item in parameters}}
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
-        """Convert the keyword arguments. Raises `InvalidArguments`, or the exception of an author's validator."""
+        """Return the keyword arguments converted, with all defaults. Raises `InvalidArguments`, or the exception of an
+        author's validator."""
         arguments = self.named(arguments)
         bound = self._bind_plain(arguments)
         if bound is None:
             bound = self._bind_with_pydantic(arguments)
-        for name, default in self._changeable_defaults.items():
+        for name, default in self._defaults.items():
             if bound.get(name, default) is default:
-                bound[name] = deepcopy(default)
+                bound[name] = deepcopy(default) if is_changeable(default) else default
         return bound
 
     def _bind_with_pydantic(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
