@@ -80,6 +80,14 @@ def test_a_run_stops_at_a_question_and_one_call_answers_all(baton: Connect, era:
     }
 
 
+def test_the_call_that_answers_a_long_question_has_the_beginning_of_the_question(baton: Connect) -> None:
+    run = baton(library()).call_workflow("borrow", {"title": "Emma " * 1000})
+
+    assert len(run.next[0]["arguments"]["answers"]["reader"]) < 510
+    assert len(run.text) < 2000
+    assert run.answer(reader="Kim", days=7).completed
+
+
 def test_answers_in_the_first_call_add_no_requests(make_client: MakeClient, requests: Requests) -> None:
     client = make_client(library())
     requests.take()

@@ -223,7 +223,11 @@ class RemainingCalls(Struct, frozen=True):
         """The call that answers all open questions. Without a task, it may have to start the workflow."""
         if Remedy.ANSWERS not in self.remedies:
             return None
-        answers: JsonObject = {name: f"<{text}>" for name, text in self.known.open_questions().items()}
+        questions = self.known.open_questions()
+        answers: JsonObject = {
+            name: f"<{text if len(text) <= MAX_QUOTED_CHARS else f'{text[:MAX_QUOTED_CHARS]} …'}>"
+            for name, text in questions.items()
+        }
         if not answers:
             return None
         arguments: JsonObject = self.resume_handle.arguments if self.resume_handle else self.known.shown_texts
