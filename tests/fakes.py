@@ -16,11 +16,9 @@ from mcp_baton.protocol.state import Seal, seal_of
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.answers import AnswerStore
-from mcp_baton.tasks.callbacks import CallbackStore
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PAUSE_REASONS, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
-from mcp_baton.tasks.starts import StartStore
-from mcp_baton.tasks.store import Batch, TaskStore
+from mcp_baton.tasks.store import Batch, CallbackStore, StartStore, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import ToolCall

@@ -13,11 +13,9 @@ from mcp_baton.cli.app import main
 from mcp_baton.exceptions import TaskNotFound
 from mcp_baton.settings import Settings
 from mcp_baton.stores import DynamoDBStore
-from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.record import Claim, JobSpec, NewTask
-from mcp_baton.tasks.starts import Start
-from mcp_baton.tasks.store import Batch
+from mcp_baton.tasks.store import Batch, CallbackTarget, Start
 from tests.cli.conftest import Baton, Shop
 
 KIM, OTHER_OWNERS = "kim", ("ann", "kim#00", "kim#", "ki")

@@ -27,15 +27,13 @@ from mcp_baton.present import mcp_task, recording, stored_task, view
 from mcp_baton.present.recording import recorded_meta
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods import prompts, subscriptions, tasks, workflow_tools
-from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.dynamodb import expressions, items, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.lists import ListRecord
 from mcp_baton.tasks.dynamodb.retries import RetryPolicy
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, TaskStanding, epoch_ms
-from mcp_baton.tasks.starts import Start
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.store import CallbackTarget, Start, TaskStore
 from mcp_baton.tools.outcomes import Failed
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.workflow import dispatching, repetitions, run_task, runs

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.tasks.callbacks import CallbackTarget
+from mcp_baton.tasks.store import CallbackTarget
 from tests.store.conftest import Clock
 from tests.store.fixture_types import Store
 

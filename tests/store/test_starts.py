@@ -3,7 +3,7 @@
 from functools import partial
 
 from mcp_baton.tasks.record import NewTask
-from mcp_baton.tasks.starts import Start
+from mcp_baton.tasks.store import Start
 from tests.store.conftest import Clock
 from tests.store.fixture_types import Rounds, Store, Threads
 from tests.store.steps import call_at_once

@@ -10,7 +10,6 @@ from typing import Any, Final
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from mcp_baton.approvals.audit import audit
 from mcp_baton.approvals.notifying import notify
 from mcp_baton.approvals.record import (
     ApprovalRecord,
@@ -19,6 +18,7 @@ from mcp_baton.approvals.record import (
     TooManyWaiting,
     UseAgain,
     approvals_of,
+    audit,
 )
 from mcp_baton.approvals.request import new_request
 from mcp_baton.exceptions import StoreError

@@ -4,6 +4,7 @@ An approval is bound to one call by a digest. It is requested once, decided once
 `UseAgain` says. Its record is kept for an audit after the task has ended.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol, cast
@@ -14,6 +15,8 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import timestamp
 from mcp_baton.tasks.store import TaskStore
+
+logger = logging.getLogger(__name__)
 
 MAX_WAITING_OF_TASK: Final = 20
 """Approvals of one task that may wait at the same time."""
@@ -277,6 +280,13 @@ class ApprovalRequest(Struct, frozen=True):
 
 
 type ApprovalListener = Callable[[ApprovalRequest], object]
+
+
+def audit(record: ApprovalRecord, change: str) -> None:
+    """Log a change of an approval (docs/approvals.md, Audit), without the call's arguments and without the message that
+    quotes them."""
+    members = {name: value for name, value in record.to_json().items() if name not in ("arguments", "message")}
+    logger.info("approval %s: %s", record.approval_id, change, extra={"audit": True, "approval": members})
 
 
 def approvals_of(store: TaskStore) -> ApprovalStore:

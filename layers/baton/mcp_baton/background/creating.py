@@ -7,7 +7,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mcp_baton.background.task_questions import question_capabilities
 from mcp_baton.exceptions import (
@@ -34,7 +34,7 @@ from mcp_baton.protocol.jsonrpc import (
 )
 from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.record import JOB_ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.store import Start, TaskStore
 from mcp_baton.tools.asking import TaskBegins
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import error_result
@@ -52,9 +52,6 @@ from mcp_baton.workflow.repetitions import REPEATS_KEY, Starter
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.runs import new_run, resumed_values
 from mcp_baton.workflow.workflow_tool import WorkflowTool
-
-if TYPE_CHECKING:
-    from mcp_baton.tasks.starts import Start
 
 logger = logging.getLogger(__name__)
 
@@ -281,7 +278,7 @@ def create_workflow_job(
     task: NewTask,
     arguments: JsonObject,
     ttl_ms: int | None,
-    start: "Start | None",
+    start: Start | None,
 ) -> TaskRecord:
     """Create the task of a workflow, and then the task of the call that runs it in the background.
 

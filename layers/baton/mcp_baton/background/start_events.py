@@ -14,8 +14,7 @@ from mcp_baton.protocol.http import START_EVENT as START
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import TaskStatus
-from mcp_baton.tasks.starts import Start
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.store import Start, TaskStore
 from mcp_baton.telemetry import EVENTS_STARTED
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.transport.exchange import Exchange

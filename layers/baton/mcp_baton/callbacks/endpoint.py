@@ -23,7 +23,6 @@ from mcp_baton.exceptions import (
 from mcp_baton.hints import did_you_mean
 from mcp_baton.protocol.http import CALLBACKS_PATH, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, is_deeper_than, json_size
-from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.keys import digest_of
 from mcp_baton.tasks.record import (
@@ -35,7 +34,7 @@ from mcp_baton.tasks.record import (
     steps_of,
     waiting_jobs,
 )
-from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
+from mcp_baton.tasks.store import Batch, CallbackTarget, StepWrite, TaskStore, write_decided
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.schema.prompt_arguments import convert

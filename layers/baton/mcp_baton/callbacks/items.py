@@ -1,9 +1,9 @@
 """The addresses of callbacks, one small item for each, in the table of the tasks (ARCHITECTURE.md, Items)."""
 
-from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.dynamodb.attributes import Item, attributes, primary_key
 from mcp_baton.tasks.dynamodb.items import expired, whole_s
 from mcp_baton.tasks.dynamodb.table import TaskTable
+from mcp_baton.tasks.store import CallbackTarget
 from mcp_baton.tasks.texts import from_text, to_text
 
 CALLBACK_PREFIX = "CALLBACK#"

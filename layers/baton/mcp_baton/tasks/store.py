@@ -19,9 +19,7 @@ from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskPage, TaskRecord, TaskStanding
 
 if TYPE_CHECKING:
-    from mcp_baton.tasks.callbacks import CallbackStore
     from mcp_baton.tasks.jobs import JobStore
-    from mcp_baton.tasks.starts import StartStore
 
 
 FIRST_BACKOFF_S = 0.005
@@ -112,6 +110,77 @@ class Batch(Struct, frozen=True):
     token: tuple[str, int] | None = None
 
 
+class Start(Struct, frozen=True):
+    """Which call has started a task. Times are epoch milliseconds.
+
+    Attributes:
+        task_id: The task that the call's reply names: of the workflow, or of its background call.
+        asked_ms: When the call arrived.
+        until_ms: When the claim of the first run ends. Until then the task may still be created.
+        call: The digest of an event's arguments; empty for a call.
+        created: Whether the task of an event is known to have been created.
+    """
+
+    task_id: str
+    asked_ms: int
+    until_ms: int
+    call: str = ""
+    created: bool = False
+
+
+class StartStore(Protocol):
+    """Stores the last start of each call, by a digest of the call (`start_digest`), so that a repeated call finds the
+    task of the first one (docs/workflows.md, Repeated calls)."""
+
+    def begin(
+        self, owner: str, digest: str, start: Start, instead_of: Start | None, lives_ms: int | None = None
+    ) -> Start | None:
+        """Store a start: one `UpdateItem`.
+
+        Args:
+            instead_of: The start to replace; `None` if there must be none.
+            lives_ms: How long it is kept; `None` for as long as a task can live.
+
+        Returns:
+            `None` if it was stored; otherwise the start that another call has stored.
+
+        Raises:
+            StoreError: it is not known whether the start was stored, or it was not.
+        """
+
+    def replace(self, owner: str, digest: str, start: Start) -> None:
+        """Store a start instead of any other: one `UpdateItem`. Raises as `begin`."""
+
+    def confirm(self, digest: str, start: Start) -> None:
+        """Store that the task of an event was created: one `UpdateItem`."""
+
+    def forget(self, digest: str, start: Start) -> None:
+        """Remove a start whose task was not created, unless another call has replaced it: one `UpdateItem`."""
+
+
+class CallbackTarget(Struct, frozen=True):
+    """What an address leads to: a waiting step of a task.
+
+    Attributes:
+        job_id: The background job that runs the task's workflow, if one does.
+    """
+
+    owner: str
+    task_id: str
+    step: str
+    job_id: str | None = None
+
+
+class CallbackStore(Protocol):
+    """Stores the addresses of callbacks (docs/waiting.md, Callbacks). Each method may raise `StoreUnavailable`."""
+
+    def add(self, digest: str, pointer: CallbackTarget, until_ms: int) -> None:
+        """Store the digest of a new address until a time, epoch milliseconds: one `PutItem`."""
+
+    def find(self, digest: str) -> CallbackTarget | None:
+        """What an address leads to; `None` if it is unknown or has expired: one `GetItem`, strongly consistent."""
+
+
 class TaskStore(Protocol):
     """Durable tasks, each visible to its owner only.
 
@@ -128,10 +197,10 @@ class TaskStore(Protocol):
     def jobs(self) -> "JobStore": ...
 
     @property
-    def callbacks(self) -> "CallbackStore": ...
+    def callbacks(self) -> CallbackStore: ...
 
     @property
-    def starts(self) -> "StartStore": ...
+    def starts(self) -> StartStore: ...
 
     def within(self, left_ms: Callable[[], int | None]) -> Self:
         """The same store for one request: nothing is retried that the function has no time for (`None`: no limit)."""

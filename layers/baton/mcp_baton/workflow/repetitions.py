@@ -15,8 +15,7 @@ from mcp_baton.protocol.json import JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.state import KeyUnavailable
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import TaskRecord, TaskStatus, epoch_ms, pauses_of
-from mcp_baton.tasks.starts import Start
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.store import Start, TaskStore
 from mcp_baton.telemetry import REPEATED_CALLS
 from mcp_baton.tools.arguments import NEW_TASK, TASK_ID
 from mcp_baton.tools.asking import declares

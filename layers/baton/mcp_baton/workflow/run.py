@@ -27,8 +27,7 @@ from mcp_baton.tasks.record import (
     TaskRecord,
     waiting_jobs,
 )
-from mcp_baton.tasks.starts import Start
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.store import Start, TaskStore
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Succeeded

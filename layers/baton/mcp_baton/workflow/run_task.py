@@ -10,8 +10,7 @@ from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreError, TaskNotF
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import PROGRESS, SALT, Claim, NewTask, StepStatus, TaskRecord
-from mcp_baton.tasks.starts import Start
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.store import Start, TaskStore
 from mcp_baton.tools.secrets import stored_arguments
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host

@@ -69,10 +69,18 @@ def fit_new(item: Item, limits: Limits, move: MoveValues) -> Item:
     """The head of a new task after values have left it, so that it stays within its bound."""
     values = values_in(item)
     excess = item_size(item) - head_room(item, limits)
-    pointers = move({path: values[path] for path in paths_to_move(values, {}, excess)})
-    variables = {path[1]: pointer for path, pointer in pointers.items() if len(path) > 1}
-    attributes = {path[0]: pointer for path, pointer in pointers.items() if len(path) == 1}
-    return {**item, **attributes, "variables": {"M": {**item["variables"]["M"], **variables}}}
+    return with_values(item, move({path: values[path] for path in paths_to_move(values, {}, excess)}))
+
+
+def with_values(head: Item, values: Mapping[Path, Attribute]) -> Item:
+    """A head with other values, or pointers, in these places."""
+    changed, maps = dict(head), dict[str, dict[str, Attribute]]()
+    for path, value in values.items():
+        if len(path) == 1:
+            changed[path[0]] = value
+        else:
+            maps.setdefault(path[0], {**members(head, path[0])})[path[1]] = value
+    return changed | {name: {"M": values} for name, values in maps.items()}
 
 
 def is_fitting(

@@ -15,7 +15,7 @@ from mcp_baton.tasks.dynamodb.items import Limits, number, whole_s
 from mcp_baton.tasks.dynamodb.retries import CREATE, ConditionFailed
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.starts import Start
+from mcp_baton.tasks.store import Start
 from mcp_baton.tasks.texts import to_text
 
 START_PREFIX = "START#"

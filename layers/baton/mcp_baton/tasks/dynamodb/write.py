@@ -36,6 +36,7 @@ from mcp_baton.tasks.dynamodb.heads import (
     is_fitting,
     paths_to_move,
     values_in,
+    with_values,
 )
 from mcp_baton.tasks.dynamodb.items import (
     ALWAYS_IN_ITEM,
@@ -234,17 +235,8 @@ class Write:
 
     def head(self) -> Item:
         """The head after the write, unless another write comes first, without the bookkeeping."""
-        head, variables = dict(self.item), dict(self._stored)
-        for path in self._removed:
-            variables.pop(path[-1], None)
-        for path, value in {**self.moved, **self.values}.items():
-            if path[0] == "variables":
-                variables[path[-1]] = value
-            elif len(path) > 1:
-                head[path[0]] = {"M": {**members(head, path[0]), path[-1]: value}}
-            else:
-                head[path[0]] = value
-        head["variables"] = {"M": variables}
+        stored = {name: value for name, value in self._stored.items() if ("variables", name) not in self._removed}
+        head = with_values({**self.item, "variables": {"M": stored}}, {**self.moved, **self.values})
         if self._timings:
             head[TIMINGS] = {"M": {**({} if self._sets_all_timings else members(self.item, TIMINGS)), **self._timings}}
         return head | attributes(
