@@ -8,7 +8,7 @@ people may be notified again, 0 for never.
 
 import heapq
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
@@ -180,7 +180,9 @@ class DynamoDBApprovalStore:
     def list(self, audiences: Sequence[str], state: ApprovalState, cursor: str | None = None) -> ApprovalPage:
         if cursor is not None and not is_approval_id(cursor.partition("#")[2]):
             raise ValueError("the cursor is not one of this list")
-        lists = (self._entries(_list_name(state, audience), cursor) for audience in audiences)
+        newest_first = {"ScanIndexForward": False, "Limit": APPROVALS_PER_PAGE + 1}
+        names = [_list_name(state, audience) for audience in audiences]
+        lists = [self._table.items({**in_list(name, cursor or AFTER_ALL_KEYS), **newest_first}) for name in names]
         records, position, left_ms = list[ApprovalRecord](), cursor, self._table.left_ms()
         for count, entry in enumerate(heapq.merge(*lists, key=_listed_at, reverse=True)):
             if (
@@ -199,11 +201,6 @@ class DynamoDBApprovalStore:
         """Whether half of the time is over that was left at the beginning."""
         now_left_ms = self._table.left_ms()
         return left_ms is not None and now_left_ms is not None and 2 * now_left_ms < left_ms
-
-    def _entries(self, name: str, cursor: str | None) -> Iterator[Item]:
-        """The keys of the items in a list, newest first."""
-        request = {**in_list(name, cursor), "ScanIndexForward": False, "Limit": APPROVALS_PER_PAGE + 1}
-        return self._table.items(request)
 
     def _current(self, entry: Item, state: ApprovalState) -> ApprovalRecord | None:
         """The approval of an entry, if it belongs in this list. The index may be a moment old."""

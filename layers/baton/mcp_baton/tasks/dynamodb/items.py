@@ -36,7 +36,7 @@ from mcp_baton.tasks.texts import from_text, to_text
 
 OWNER_PREFIX = "OWNER#"
 AFTER_ALL_KEYS = "~"
-"""Sorts after every character of an id."""
+"""Sorts after every character of an id, and after every time."""
 
 QUESTION_PREFIX = "QUESTION#"
 TASK_PREFIX = "TASK#"
@@ -284,14 +284,12 @@ def outbox_name(shard: int) -> str:
     return f"{OUTBOX}{shard:x}"
 
 
-def in_list(name: str, before: str | None) -> dict[str, Any]:
-    """The query for the keys of the items in a list, or for those whose `listed_at` sorts before a text."""
-    values: Item = {":list": {"S": name}} if before is None else {":list": {"S": name}, ":before": {"S": before}}
-    bound = "" if before is None else f" AND {LISTED_AT}<:before"
+def in_list(name: str, before: str) -> dict[str, Any]:
+    """The query for the keys of the items in a list whose `listed_at` sorts before a text."""
     return {
         "IndexName": LISTS,
-        "KeyConditionExpression": f"{LISTED_IN}=:list{bound}",
-        "ExpressionAttributeValues": values,
+        "KeyConditionExpression": f"{LISTED_IN}=:list AND {LISTED_AT}<:before",
+        "ExpressionAttributeValues": {":list": {"S": name}, ":before": {"S": before}},
     }
 
 
