@@ -1,6 +1,6 @@
 """The handoff: what happened, and the next calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -35,26 +35,14 @@ ARGUMENTS = [Argument("order_id", required=True), Argument("topic"), Argument("a
 ORDER: dict[str, Json] = {"lines": [{"total": 30.0}], "email": "kim@example.com", "topic": "a b"}
 
 
-def text(
-    steps: Sequence[Step],
-    letters: str,
-    pause: PauseReason,
-    *,
-    requires: str = "",
-    variables: Mapping[str, Json] | None = None,
-    read_uris: Mapping[str, frozenset[str]] | None = None,
-    **arguments: str,
-) -> str:
+def text(steps: Sequence[Step], letters: str, pause: PauseReason, *, requires: str = "") -> str:
     setters = {"opened": ("look",), "read": ("look", "see")}
     workflow = Workflow(name="w", description="d", arguments=ARGUMENTS, steps=steps, setters=setters)
     statuses = {step.name: status for step, status in zip(steps, statuses_of(letters), strict=True)}
     outputs: dict[str, Json] = {name: ORDER for name, status in statuses.items() if status is StepStatus.COMPLETED}
-    texts = {"order_id": "A-17", **arguments}
-    known_values = KnownValues(workflow, texts, texts, statuses, outputs, variables or {})
-    remaining = RemainingCalls(
-        known_values, ScriptedHost(requires=frozenset(requires)), (pause,), read_resources=read_uris or {}
-    )
-    return handoff(remaining)
+    texts = {"order_id": "A-17"}
+    known_values = KnownValues(workflow, texts, texts, statuses, outputs, {})
+    return handoff(RemainingCalls(known_values, ScriptedHost(requires=frozenset(requires)), (pause,)))
 
 
 @pytest.mark.parametrize(

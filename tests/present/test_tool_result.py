@@ -43,16 +43,14 @@ STEPS = [
 ]
 
 
-def new_handle(*tools_with_task_id: str, has_tool: bool = True) -> Handle:
-    workflow = Workflow(name="refund_order", description="d", steps=STEPS, tool=has_tool)
-    return Handle("t-1", workflow, lambda tool: tool not in tools_with_task_id)
+HANDLE = Handle("t-1", Workflow(name="refund_order", description="d", steps=STEPS), lambda _: True)
 
 
 def run_text(
     pause: PauseReason | None = REFUSED,
     *,
     steps: Sequence[Step] | None = None,
-    handle: Handle | None = new_handle(),  # noqa: B008 - immutable
+    handle: Handle | None = HANDLE,
     value: Json = None,
     uri: str | None = None,
     statuses: list[StepStatus] | None = None,
@@ -166,7 +164,7 @@ def test_a_stopped_run_has_the_reason_and_how_to_read_the_task(stop: object, beg
 _words = st.text(max_size=900)
 
 
-@given(_words, _words, _words, st.integers(1, 40), st.sampled_from([new_handle(), None]))
+@given(_words, _words, _words, st.integers(1, 40), st.sampled_from([HANDLE, None]))
 def test_no_text_has_more_than_2_kb(
     error: str, argument: str, guidance: str, number: int, handle: Handle | None
 ) -> None:

@@ -35,18 +35,11 @@ VAGUE = ToolStep("vague", tool="mail", arguments={"text": constant("hi")})
 TO_ALL = ListStep("all", tool="mail", each=constant(["ann", "bob"]), arguments={"to": item(), "text": constant("hi")})
 
 
-def plan(
-    steps: Sequence[tuple[Step, StepStatus]],
-    *,
-    results: JsonObject | None = None,
-    calls: JsonObject | None = None,
-    **other_variables: Json,
-) -> Plan:
-    """Return the plan of a task with these steps, stored results, and stored calls of continuations."""
+def plan(steps: Sequence[tuple[Step, StepStatus]], *, calls: JsonObject | None = None, **other_variables: Json) -> Plan:
+    """Return the plan of a task with these steps, and with stored calls of continuations."""
     arguments = [Argument("whom"), Argument("pin", secret=True)]
     workflow = Workflow(name="w", description="d", arguments=arguments, steps=[step for step, _ in steps])
-    variables: dict[str, Json] = {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
-    variables |= {f"_workflow.call.{name}": value for name, value in (calls or {}).items()}
+    variables: dict[str, Json] = {f"_workflow.call.{name}": value for name, value in (calls or {}).items()}
     stored_data: JsonObject = {"arguments": stored_arguments({"whom": "bob", "pin": "4711"}, {"pin"})}
     task = task_of(workflow, "".join(status[0] for _, status in steps), variables | other_variables, kept=stored_data)
     return plan_of(task, workflow, {"whom": "bob"})

@@ -19,44 +19,18 @@ from tests.fakes import ScriptedHost
 ORDER: dict[str, Json] = {"id": "A-17", "total": 30.0, "note": None, "lines": [{"sku": "x"}], "topic": "a/b"}
 
 
-def decide(
-    step: Step,
-    *,
-    status: StepStatus = StepStatus.COMPLETED,
-    outputs: Mapping[str, Json] | None = None,
-    texts: Mapping[str, str] | None = None,
-    variables: Mapping[str, Json] | None = None,
-    verdict: Mismatch | None = None,
-) -> object:
+def decide(step: Step, *, variables: Mapping[str, Json] | None = None, verdict: Mismatch | None = None) -> object:
     """Return the decision for a step after `fetch`, whose output is bound to `order`."""
-    known = situation(step, status, outputs, texts, variables)
-    mismatches = {step.tool: verdict} if step.tool and verdict else {}
-    if not isinstance(step, ToolStep):
-        return known.missing_uri(step)
-    return known.prepare(step, ScriptedHost(mismatches=mismatches))
-
-
-def situation(
-    step: Step,
-    status: StepStatus = StepStatus.COMPLETED,
-    outputs: Mapping[str, Json] | None = None,
-    given_texts: Mapping[str, str] | None = None,
-    variables: Mapping[str, Json] | None = None,
-) -> KnownValues:
-    """Return a workflow with this step, and what is known before the step."""
     fetch = ToolStep("fetch", tool="fetch_order", binding="order")
     workflow = Workflow(
         name="w", description="d", arguments=[Argument("id"), Argument("amount", type=float)], steps=[fetch, step]
     )
-    texts = {"id": "7"} if given_texts is None else given_texts
-    return KnownValues(
-        workflow=workflow,
-        texts=texts,
-        arguments={name: float(text) if name == "amount" else text for name, text in texts.items()},
-        statuses={"fetch": status, step.name: StepStatus.PENDING},
-        outputs={"fetch": ORDER} if outputs is None else outputs,
-        variables=variables or {},
-    )
+    texts = {"id": "7"}
+    statuses = {"fetch": StepStatus.COMPLETED, step.name: StepStatus.PENDING}
+    known = KnownValues(workflow, texts, texts, statuses, {"fetch": ORDER}, variables or {})
+    if not isinstance(step, ToolStep):
+        return known.missing_uri(step)
+    return known.prepare(step, ScriptedHost(mismatches={"refund": verdict} if verdict else {}))
 
 
 def call(**arguments: Source) -> Step:
