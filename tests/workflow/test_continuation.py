@@ -1,18 +1,24 @@
-"""Continuations: `tools/call` with a task runs the tool and records the call in the task (docs/workflows.md).
-
-A pure function decides where a result is recorded. It is tested in tests/workflow/test_continuation_rules.py.
-"""
+"""Continuations: `tools/call` with a task runs the tool and records the call in the task (docs/workflows.md)."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mcp_baton import Context, Server, ToolError, ToolStep, Workflow, constant
+from mcp_baton import Context, Fetch, Server, ToolError, ToolStep, Workflow, constant
+from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.values import Variables
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.record import PROGRESS
+from mcp_baton.tasks.record import PROGRESS, StepStatus
+from mcp_baton.tasks.store import Batch
+from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing import Client, Connect, Result
+from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
+from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch, matching_step
+from mcp_baton.workflow.pause import PauseReason, SchemaMismatch
+from tests.fakes import plan_of, statuses_of, task_of
 from tests.support.client import Era, Table, related_meta
 from tests.support.handler import MakeClient
 
@@ -252,3 +258,71 @@ def test_a_continuation_decodes_the_progress_once_as_read_and_once_as_written(
     say(client, task, "b:hello")
 
     assert names.count(PROGRESS) == 2
+
+
+PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
+STEPS = [
+    ToolStep("fetch", tool="fetch"),
+    ToolStep("mail1", tool="mail"),
+    Fetch("policy", resources=["docs://faq"]),
+    ToolStep("mail2", tool="mail", retryable=True),
+]
+WORKFLOW = Workflow(name="w", description="d", steps=STEPS)
+BLOCKED_MAIL1 = SchemaMismatch("mail1", ("to",), (), "mail")
+
+
+def batch_of(
+    letters: str,
+    tool: str,
+    outcome: Outcome,
+    *,
+    variables: TaskVariables | None = None,
+    pause: PauseReason | None = None,
+) -> Batch:
+    changes = TaskVariables({}) if variables is None else variables
+    plan = plan_of(task_of(WORKFLOW, letters, pause=pause), WORKFLOW)
+    return continuation_batch(plan, ContinuationCall(tool, {}), outcome, changes, matching_step(plan, tool, {}))
+
+
+EXTRA = {
+    "no such step": ("pppp", "other", Succeeded([1]), [1]),
+    "failed": ("pppp", "other", Failed("no"), {"error": "no"}),
+    "a failure never overwrites a completed step's result": ("ccpc", "mail", Failed("no"), {"error": "no"}),
+    "all skipped": ("ssss", "mail", Succeeded(1), 1),
+}
+
+
+@pytest.mark.parametrize(("statuses", "tool", "outcome", "value"), EXTRA.values(), ids=EXTRA)
+def test_a_call_that_matches_no_step_is_an_extra_call(statuses: str, tool: str, outcome: Outcome, value: Json) -> None:
+    batch = batch_of(statuses, tool, outcome, pause=BLOCKED_MAIL1)
+
+    assert batch == Batch(variables={f"_workflow.extra.{tool}": value})
+
+
+def test_variables_of_the_tool_are_written() -> None:
+    variables = TaskVariables({"gone": 1})
+    variables["new"] = 2
+    del variables["gone"]
+
+    batch = batch_of("pppp", "other", Succeeded(3), variables=variables)
+
+    assert batch.variables == {"new": 2, "_workflow.extra.other": 3}
+    assert batch.removed == {"gone"}
+
+
+LETTERS = st.text("cfps", min_size=4, max_size=4)
+ENDINGS = st.builds(Succeeded, st.integers()) | st.builds(Failed, st.text())
+
+
+@given(LETTERS, st.sampled_from(["fetch", "mail", "other"]), ENDINGS)
+def test_a_continuation_never_reopens_a_step_or_completes_the_task(statuses: str, tool: str, outcome: Outcome) -> None:
+    batch = batch_of(statuses, tool, outcome)
+
+    assert batch.result is None
+    assert len(batch.steps) + len(batch.variables) == 1
+    for write in batch.steps:
+        assert STEPS[write.index].name == write.name
+        assert STEPS[write.index].tool == tool
+        assert write.expected is statuses_of(statuses)[write.index]
+        assert write.expected is not SKIPPED
+        assert write.status is COMPLETED or write.expected is not COMPLETED
