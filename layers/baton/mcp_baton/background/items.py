@@ -117,7 +117,7 @@ class DynamoDBJobStore:
         update = self._failure_update(error, now_ms)
         update.require("status", "=", TaskStatus.WORKING)
         update.require(RUN_UNTIL, "<", now_ms)
-        update.require_expression(f"{update.path(RUN_NUMBER)}>={update.name('allowed')}")
+        update.require_expression(f"{update.path(RUN_NUMBER)}>={update.path('allowed')}")
         with suppress(Conflict):
             return self._tasks.ended(self._tasks.update(task.owner, task.task_id, update))
         return None
@@ -354,7 +354,7 @@ def open_answers(task: TaskRecord, answers: JsonObject) -> dict[str, Json]:
 def _require_startable(update: Update) -> None:
     """Require a `working` task with attempts left. This fails for a task without a job, because it has no `allowed`."""
     update.require("status", "=", TaskStatus.WORKING)
-    update.require_expression(f"{update.path(RUN_NUMBER)}<{update.name('allowed')}")
+    update.require_expression(f"{update.path(RUN_NUMBER)}<{update.path('allowed')}")
 
 
 def _require_waiting(update: Update) -> None:
@@ -363,7 +363,7 @@ def _require_waiting(update: Update) -> None:
     asks = update.compared("status", "=", TaskStatus.INPUT_REQUIRED)
     is_working = update.compared("status", "=", TaskStatus.WORKING)
     update.require_any(is_working, f"({asks} AND {update.exists(LISTED_IN)})")
-    update.require_expression(f"{update.path(RUN_NUMBER)}<{update.name('allowed')}")
+    update.require_expression(f"{update.path(RUN_NUMBER)}<{update.path('allowed')}")
     update.set("status", TaskStatus.WORKING)
 
 
@@ -371,7 +371,7 @@ def _wait_until(update: Update, task_id: str, due_ms: int) -> None:
     """Let a sweep dispatch a job from a time on."""
     update.set("due", due_ms)
     # The event of an earlier dispatch may have come last: a sweep must see that no wake-up is under way.
-    update.set_expression(RUN_DISPATCH, update.name("dispatches"))
+    update.set_expression(RUN_DISPATCH, update.path("dispatches"))
     enter_outbox(update, task_id, due_ms)
 
 

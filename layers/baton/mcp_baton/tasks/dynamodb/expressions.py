@@ -77,36 +77,40 @@ class Update(Struct):
     removals: list[str] = field(default_factory=list)
     additions: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
-    _placeholders: dict[str, str] = field(default_factory=dict)
-    _scalars: dict[tuple[type, str | int], str] = field(default_factory=dict)
+    _paths: dict[AttributePath, str] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict)
 
     # Operands
 
-    def name(self, attribute: str) -> str:
-        placeholder = self._placeholders.get(attribute)
+    def path(self, path: AttributePath) -> str:
+        placeholder = self._paths.get(path)
         if placeholder is None:
-            placeholder = self._placeholders[attribute] = f"#{base36(len(self.names))}"
-            self.names[placeholder] = attribute
+            placeholder = self._paths[path] = self._new_path(path)
         return placeholder
 
-    def path(self, path: AttributePath) -> str:
-        # Called for hundreds of values in a write. A loop is twice as fast as joining the parts.
+    def _new_path(self, path: AttributePath) -> str:
         if isinstance(path, str):
-            return self.name(path)
+            placeholder = f"#{base36(len(self.names))}"
+            self.names[placeholder] = path
+            return placeholder
+        # Called for hundreds of values in a write. A loop is twice as fast as joining the parts.
         text = ""
         for part in path:
-            text += f"[{part}]" if isinstance(part, int) else f".{self.name(part)}"
+            text += f"[{part}]" if isinstance(part, int) else f".{self.path(part)}"
         return text[1:]
 
     def value(self, value: Value) -> str:
-        """The placeholder of a value. Equal texts and numbers have one."""
-        known = self._scalars.get((type(value), value)) if isinstance(value, (str, int)) else None
-        if known is not None:
-            return known
+        """The placeholder of a value. Equal texts have one."""
+        if not isinstance(value, str):
+            return self._new_value(attribute(value))
+        placeholder = self._texts.get(value)
+        if placeholder is None:
+            placeholder = self._texts[value] = self._new_value({"S": value})
+        return placeholder
+
+    def _new_value(self, value: Attribute) -> str:
         placeholder = f":{base36(len(self.values))}"
-        self.values[placeholder] = attribute(value)
-        if isinstance(value, (str, int)):
-            self._scalars[type(value), value] = placeholder
+        self.values[placeholder] = value
         return placeholder
 
     # Actions
@@ -123,7 +127,7 @@ class Update(Struct):
 
     def add(self, name: str, number: int) -> None:
         """Add to a number; a missing one counts as 0."""
-        self.additions.append(f"{self.name(name)} {self.value(number)}")
+        self.additions.append(f"{self.path(name)} {self.value(number)}")
 
     def remove(self, *paths: AttributePath) -> None:
         self.removals += map(self.path, paths)
@@ -160,8 +164,8 @@ class Update(Struct):
         removals, additions = self.removals, self.additions
         if self.token is not None:
             self.values[":toks"] = {"BS": [stored_token(self.token)]}
-            removals = [*removals, self.name(old_set_at(self.now_ms))]
-            additions = [*additions, f"{self.name(set_at(self.now_ms))} :toks"]
+            removals = [*removals, self.path(old_set_at(self.now_ms))]
+            additions = [*additions, f"{self.path(set_at(self.now_ms))} :toks"]
         clauses = (("SET", self.settings), ("REMOVE", removals), ("ADD", additions))
         return _checked(" ".join([f"{verb} {','.join(actions)}" for verb, actions in clauses if actions]))
 
@@ -170,7 +174,7 @@ class Update(Struct):
         conditions = self.conditions
         if self.token is not None:
             self.values[":tok"] = {"B": stored_token(self.token)}
-            conditions = [*conditions, f"NOT contains({self.name(set_at(self.now_ms))},:tok)"]
+            conditions = [*conditions, f"NOT contains({self.path(set_at(self.now_ms))},:tok)"]
         return _checked(" AND ".join(conditions))
 
 
@@ -199,7 +203,7 @@ def guarded_update(now_ms: int, token: str | None) -> Update:
     update = Update(now_ms, token)
     update.require_exists("pk")
     update.require("expires_at", ">", now_ms // 1000)
-    update.require_expression(f"{update.name('status')} IN ({','.join(map(update.value, LIVE_STATUSES))})")
+    update.require_expression(f"{update.path('status')} IN ({','.join(map(update.value, LIVE_STATUSES))})")
     return update
 
 
