@@ -120,7 +120,7 @@ def test_stopping_waits_for_running_invocations_and_refuses_events(
     workers.dispatch({})
     assert started.wait(BOUND_S)
     workers.stop(0)
-    assert "1 workers were still running, and 0 events were waiting" in caplog.text
+    assert "running workers: 1, and for waiting events: 0" in caplog.text
     with pytest.raises(NotDispatched):
         workers.dispatch({})
     gate.set()

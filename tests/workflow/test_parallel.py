@@ -4,16 +4,19 @@ The order of the steps and the end of each plan are tested in tests/model.
 """
 
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from mcp_baton import (
+    Callback,
     Context,
     ListStep,
     Server,
     ToolError,
     ToolStep,
+    Wait,
     Workflow,
     ask_user,
     constant,
@@ -90,6 +93,21 @@ def test_independent_steps_run_at_the_same_time(make_client: MakeClient) -> None
     assert progress == [1, 2, 3, 4]
     log_texts = [params["data"] for params in run.notifications if "data" in params]
     assert sorted(log_texts) == ["a waits", "b waits", "c waits"]
+
+
+@pytest.mark.parametrize(
+    "stopped", [work("stopped"), Wait("stopped", callback=Callback(str, timedelta(hours=1)))], ids=["fails", "waits"]
+)
+def test_each_step_is_announced_once_also_after_one_that_has_stopped(make_client: MakeClient, stopped: Step) -> None:
+    meeting = Meeting()
+    meeting.errors["stopped"] = 1
+    meeting.add(stopped, meet("a"), meet("b"), parallel=2)
+
+    run = make_client(meeting.server).get_prompt("flow", meta={"progressToken": 1})
+
+    assert run.statuses[1:] == ["completed"] * 2
+    messages = [params["message"] for params in run.notifications if "message" in params]
+    assert messages == ["Step 1/3: stopped", "Step 2/3: a", "Step 3/3: b"]
 
 
 def test_at_most_as_many_steps_run_at_the_same_time_as_the_workflow_allows() -> None:

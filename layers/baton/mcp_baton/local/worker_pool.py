@@ -59,8 +59,8 @@ class Pool:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._changed.wait_for(lambda: not self._busy, grace_s)
             if self._busy or self._waiting:
-                running, waiting = self._busy, self._waiting
-                logger.warning("%d workers were still running, and %d events were waiting", running, waiting)
+                text = "the local server stopped too early for running workers: %d, and for waiting events: %d"
+                logger.warning(text, self._busy, self._waiting)
 
     def _count(self, *, waiting: int = 0, busy: int = 0) -> None:
         with self._changed:

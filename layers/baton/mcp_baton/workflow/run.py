@@ -225,7 +225,7 @@ class WorkflowRun(State):
             self.stop_at(this)
             return None
         if self.host.announces:
-            number = sum(status.settled for status in self.statuses.values()) + self._running_steps + 1
+            number = sum(status.settled or name in self.started for name, status in self.statuses.items())
             task_id = self.lease.task.task_id if self.lease else None
             self.host.announce(number, len(self.workflow.steps), step.name, task_id)
         next_call: StepRun | None = step.start(self, this)
