@@ -532,7 +532,7 @@ SECRETS = (
     Mutant("a call is stored with its secrets", continuation, "stored_call", lambda made, _: made, SECRET_MISSING),
     Mutant(
         "people see a secret",
-        gate,
+        approval_request,
         "hidden_in",
         lambda *_: frozenset(),
         plan_of(call("s0", arguments={"x": ("secret",)}), secret=True, t0=GUARDED),
