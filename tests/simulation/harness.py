@@ -20,7 +20,9 @@ from typing import Any, cast
 
 import pytest
 
+from mcp_baton.background import items as job_items
 from mcp_baton.protocol.json import dumps
+from mcp_baton.tasks.dynamodb import heads, items, lists, outside, parallel, read, values, write
 from mcp_baton.tasks.store import write_decided
 from mcp_baton.tools.running import runner
 from mcp_baton.tools.running import tool_threads as worker
@@ -45,7 +47,6 @@ LARGE_BYTES = 600
 PIECE_BYTES = 1_500
 INLINE_BYTES, SMALLEST_MOVED, INLINE_LIST_BYTES = 300, 60, 40
 OUTBOX_SHARDS = 2
-STORE = "mcp_baton.tasks.dynamodb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,18 +210,19 @@ def simulating() -> Iterator[None]:
 def _patch_values(patch: pytest.MonkeyPatch) -> None:
     """Run the threads that read and write values as actors. Store smaller values outside the item, in small pieces, so
     that some values have several pieces."""
-    patch.setattr(f"{STORE}.values.LARGE_VALUE_BYTES", LARGE_BYTES)
-    patch.setattr(f"{STORE}.parallel.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
-    patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
-    for module in ("outside", "read"):
-        patch.setattr(f"{STORE}.{module}.BUNDLE_BYTES", PIECE_BYTES)
-    patch.setattr(f"{STORE}.heads.MAX_INLINE_BYTES", INLINE_BYTES)
-    for module in ("heads", "write"):
-        patch.setattr(f"{STORE}.{module}.MIN_MOVED_BYTES", SMALLEST_MOVED)
-    patch.setattr(f"{STORE}.lists.INLINE_LIST_BYTES", INLINE_LIST_BYTES)
+    # All modules are imported before the first patch. A module that was imported later would keep the patched value.
+    patch.setattr(values, "LARGE_VALUE_BYTES", LARGE_BYTES)
+    patch.setattr(parallel, "threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
+    patch.setattr(parallel, "SimpleQueue", SimulatedQueue)
+    for module in (outside, read):
+        patch.setattr(module, "BUNDLE_BYTES", PIECE_BYTES)
+    patch.setattr(heads, "MAX_INLINE_BYTES", INLINE_BYTES)
+    for module in (heads, write):
+        patch.setattr(module, "MIN_MOVED_BYTES", SMALLEST_MOVED)
+    patch.setattr(lists, "INLINE_LIST_BYTES", INLINE_LIST_BYTES)
     # The sixteen queries of a real sweep would take most of the time.
-    for module in (f"{STORE}.items", "mcp_baton.background.items"):
-        patch.setattr(f"{module}.OUTBOX_SHARDS", OUTBOX_SHARDS)
+    for module in (items, job_items):
+        patch.setattr(module, "OUTBOX_SHARDS", OUTBOX_SHARDS)
 
 
 def failures(seeds: Iterable[int], counts: Counter[str] | None = None, kind: type[World] = World) -> Iterator[Outcome]:
