@@ -45,17 +45,18 @@ def sign_in(console: str, later: str, chromium: str) -> dict[str, Any]:
             "token => !JSON.stringify({...sessionStorage}).includes(token)", arg=_token(report["stored"])
         )
         expect(page.get_by_role("heading", level=1)).to_have_text("Tasks")
-        page.request.post(later)
-        _disconnect_during_a_renewal(page)
+        _disconnect_during_a_renewal(page, later)
         expect(page.get_by_role("heading", level=1)).to_have_text("Connect")
         report["after"] = page.evaluate(STORED)
         browser.close()
     return report
 
 
-def _disconnect_during_a_renewal(page: Page) -> None:
+def _disconnect_during_a_renewal(page: Page, later: str) -> None:
     """Disconnect while a new token is on its way, and let it arrive before the old one is revoked."""
     token, revoke = (_Held(page, f"**/oauth2/{name}") for name in ("token", "revoke"))
+    # Any request of the page may renew the token from now on, for example one of the last refresh.
+    page.request.post(later)
     page.get_by_role("button", name="Refresh").click()
     token.wait()
     page.get_by_role("button", name="Disconnect").click()
@@ -75,8 +76,11 @@ class _Held:
         page.route(address, lambda route: self.routes.append(route))  # noqa: PLW0108
 
     def wait(self) -> None:
-        while not self.routes:
+        for _ in range(WITHIN_MS // POLL_MS):
+            if self.routes:
+                return
             self.page.wait_for_timeout(POLL_MS)
+        raise TimeoutError(f"the page did not send a request to {self.address}")
 
     def release(self) -> None:
         self.routes[0].continue_()

@@ -73,15 +73,17 @@ const http = {
 
 	async fetch(path, headers, body, read) {
 		let answer;
+		const sent = this.header;
 		try {
-			const own = this.header ? { [this.header.name]: this.header.value } : {};
+			const own = sent ? { [sent.name]: sent.value } : {};
 			answer = await fetch(path, {
 				method: body ? "POST" : "GET",
 				headers: { ...(body ? { "Content-Type": "application/json" } : {}), ...headers, ...own },
 				body: body && JSON.stringify(body),
 				credentials: "omit",
 			});
-			if (answer.status === 401 && await signIn.renew()) return await this.fetch(path, headers, body, read);
+			// Another request may have renewed the token in the meantime.
+			if (answer.status === 401 && (this.header !== sent || await signIn.renew())) return await this.fetch(path, headers, body, read);
 			return await read(answer);
 		} catch (error) {
 			if (error instanceof Refused) throw error;
