@@ -40,10 +40,15 @@ def sign_in(console: str, later: str, chromium: str) -> dict[str, Any]:
         expect(page.get_by_role("heading", level=1)).to_have_text("Tasks")
         report["stored"] = page.evaluate(STORED)
         page.request.post(later)
+        late = _Held(page, "**/approvals*")
         page.get_by_role("button", name="Refresh").click()
         page.wait_for_function(
             "token => !JSON.stringify({...sessionStorage}).includes(token)", arg=_token(report["stored"])
         )
+        # Its 401 comes after the renewal, so the page sends it again and renews nothing.
+        late.wait()
+        with page.expect_response(lambda response: "/approvals" in response.url and response.ok):
+            late.release()
         expect(page.get_by_role("heading", level=1)).to_have_text("Tasks")
         _disconnect_during_a_renewal(page, later)
         expect(page.get_by_role("heading", level=1)).to_have_text("Connect")
@@ -72,8 +77,14 @@ class _Held:
     def __init__(self, page: Page, address: str) -> None:
         self.page, self.address = page, address
         self.routes: list[Route] = []
-        # Playwright accepts no built-in method.
-        page.route(address, lambda route: self.routes.append(route))  # noqa: PLW0108
+        self.is_released = False
+        page.route(address, self._take)
+
+    def _take(self, route: Route) -> None:
+        if self.is_released:
+            route.continue_()
+        else:
+            self.routes.append(route)
 
     def wait(self) -> None:
         for _ in range(WITHIN_MS // POLL_MS):
@@ -83,7 +94,9 @@ class _Held:
         raise TimeoutError(f"the page did not send a request to {self.address}")
 
     def release(self) -> None:
-        self.routes[0].continue_()
+        self.is_released = True
+        for route in self.routes:
+            route.continue_()
 
 
 def _token(stored: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from mcp_baton import Fetch, ToolStep
+from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.arguments import Argument
@@ -12,7 +13,7 @@ from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import SchemaMismatch, UnresolvableParams
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import FirstOf, Source, constant, prompt_arg, step_output, task_variable
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost
 
@@ -85,6 +86,21 @@ def test_an_argument_without_a_value_is_unresolvable(
 ) -> None:
     decision = decide(call(fine=constant(1), a=source), variables=variables)
 
+    assert decision == UnresolvableParams("next", "a", "refund", problem)
+
+
+class Unreadable(dict[str, Json]):
+    """Task variables while the store does not answer."""
+
+    def __getitem__(self, name: str) -> Json:
+        raise StoreUnavailable(f"{name} cannot be read")
+
+
+@pytest.mark.parametrize("source", [task_variable("seen"), FirstOf((task_variable("seen"), constant(1)))])
+def test_a_variable_that_cannot_be_read_now_is_named(source: Source) -> None:
+    decision = decide(call(a=source), variables=Unreadable(seen=1))
+
+    problem = "the value of the task variable 'seen' was lost or cannot be read"
     assert decision == UnresolvableParams("next", "a", "refund", problem)
 
 

@@ -222,8 +222,7 @@ class _WorkflowSources:
         return StepOutput(steps[0].binding, path) if steps else None
 
     def value(self, source: Source | str, limits: PlaceholderLimits) -> tuple[Json, str | None, int, int]:
-        """The value of what `find` has found, or why it has none; the bytes of its JSON, and the bytes that were
-        read."""
+        """The value of a source, or why it has no value; the bytes of its JSON, and the bytes that were read."""
         known = self._known
         if isinstance(source, str) or known is None:
             return None, str(source), 0, 0

@@ -179,7 +179,7 @@ class KnownValues(SourceValues, frozen=True):
         source, cause = decision
         if isinstance(cause, Missing) and cause.producer is not None:
             return self._dependency_pause(cause.producer, step)
-        problem = cause if isinstance(cause, str) else self.why_missing(source, cause)
+        problem = cause if isinstance(cause, str) else self.why_missing(cause)
         return UnresolvableParams(step.name, source_text(source), step.tool or "", problem, str(step.when))
 
     def may_settle(self, step: Step) -> bool:
@@ -247,7 +247,7 @@ class KnownValues(SourceValues, frozen=True):
             elif value.producer is not None:
                 return self._dependency_pause(value.producer, step)
             elif not value.is_left_out:
-                return UnresolvableParams(step.name, name, tool, self.why_missing(source, value))
+                return UnresolvableParams(step.name, name, tool, self.why_missing(value))
         return resolved
 
     def _dependency_pause(self, producer: Step, step: Step) -> PauseReason:

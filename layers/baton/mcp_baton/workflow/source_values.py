@@ -59,7 +59,7 @@ class Missing(Struct, frozen=True):
 
 
 NO_ELEMENT: Final = Missing(Item())
-"""The current element where there is none."""
+"""Stands for the current element outside a list."""
 
 
 def _exists(source: Source, value: Json | Missing) -> bool:
@@ -76,7 +76,7 @@ class SourceValues(Struct, frozen=True):
             result still has it in `outputs`.
         outside: The bytes that reading a task variable must fetch; 0 for one inside the item.
         items: The items of the run's steps with `each` that have started, by step name.
-        item: The current element of the list of a step with `each`; `NO_ELEMENT` if there is none.
+        item: The current element of the list of a step with `each`; `NO_ELEMENT` outside a list.
     """
 
     workflow: Workflow
@@ -232,7 +232,7 @@ class SourceValues(Struct, frozen=True):
                 holds = compare(word, *values)
                 return holds if isinstance(holds, bool) else (operands[0], holds)
 
-    def why_missing(self, source: Source, missing: Missing) -> str:
+    def why_missing(self, missing: Missing) -> str:
         """Where a value was expected, and what is there. It quotes no values."""
         match missing.source:
             case FirstOf(sources):
@@ -242,13 +242,13 @@ class SourceValues(Struct, frozen=True):
             case StepOutput(binding, path) if path:
                 step = self.workflow.bound(binding).name
                 return f"'{path}' is not in the output of step '{step}': {missing_field_text(self.outputs[step], path)}"
-        if not isinstance(source, TaskVariable):
-            return ""
-        if source.name not in self.variables:
-            return f"the task variable '{source.name}' is not set"
-        if source.path is None:
-            return f"the value of the task variable '{source.name}' was lost or cannot be read"
-        return f"the task variable '{source.name}' has no '{source.path}', or its value was lost"
+            case TaskVariable(name) if name not in self.variables:
+                return f"the task variable '{name}' is not set"
+            case TaskVariable(name, None):
+                return f"the value of the task variable '{name}' was lost or cannot be read"
+            case TaskVariable(name, path):
+                return f"the task variable '{name}' has no '{path}', or its value was lost"
+        return ""
 
 
 _PLAIN = frozenset({bool, float, int, type(None)})

@@ -25,7 +25,7 @@ FREE_TEXTS: Final = frozenset({"error", "problem", "message", "reason", "questio
 
 
 def parse_pause(stored: JsonObject | None) -> PauseReason | None:
-    """The reason of a stored form; `None` if there is none, or if this version of Baton does not know it."""
+    """The reason of a stored form; `None` without one, or if this version of Baton does not know it."""
     try:
         reason: PauseReason = convert(stored, PauseReason.__value__)
     except ValidationError:

@@ -105,7 +105,7 @@ def table_store(name: str, url: str | None) -> "Iterator[DynamoDBStore]":
 
 def _check_reachable(client: "DynamoDBClient", name: str) -> None:
     """Send one request without retries. The store would try again for seconds, for each of its requests. Raises
-    `AwsConnectionError` or `HTTPClientError` if nobody answers. The store's requests raise all other errors."""
+    `AwsConnectionError` or `HTTPClientError` if the address does not respond. The store raises all other errors."""
     try:
         client.get_item(TableName=name, Key={"pk": {"S": "-"}, "sk": {"S": "-"}})
     except (AwsConnectionError, HTTPClientError):

@@ -17,7 +17,7 @@ type MoveValues = Callable[[Mapping[Path, Attribute]], Mapping[Path, Attribute]]
 """Writes values outside the head, and returns the pointers of those that could be written (`outside.Mover`)."""
 
 MAX_VALUES_MOVED: Final = 30
-"""The most stored values that one write moves out of the head, for the same reason."""
+"""The most stored values that one write moves out of the head. An expression has at most 4 KB and 300 operators."""
 
 MAX_INLINE_BYTES: Final = 1_536
 """The most bytes of small values in a head. If they would take more, all leave it together, with one request."""
