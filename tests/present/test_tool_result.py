@@ -18,7 +18,7 @@ from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun, Persisted
 from mcp_baton.workflow.lease import Superseded, TaskOver
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
+from mcp_baton.workflow.pause import ApprovalRequired, DeadlineExceeded, PauseReason, StepFailed, Waiting
 from mcp_baton.workflow.remaining import Handle
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import KnownValues
@@ -159,6 +159,44 @@ def test_a_stopped_run_has_the_reason_and_how_to_read_the_task(stop: object, beg
     assert text.startswith(beginning)
     assert "Or call" not in text
     assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server continue.') is continues
+
+
+WAITING_FOR_PERSON = ApprovalRequired(
+    step="", approval_id="46f2", audience="refunds", message=f"Refund {'é' * 900}?", expires_at="2026-11-27T22:28:54Z"
+)
+
+
+@pytest.mark.parametrize(
+    ("pause", "every_sentence_ends", "has_call"),
+    [
+        (StepFailed("", "返金に失敗" * 99, retryable=False, suggested_tool="work"), "correct the cause first.", True),
+        (Waiting(step="", waits_for="time", until="2026-11-27T22:28:54Z", suggested_tool=""), "to be done.", False),
+        (WAITING_FOR_PERSON, "and until when (approval 46f2).", False),
+    ],
+    ids=["failures", "waits", "approvals"],
+)
+@pytest.mark.parametrize("number", [1, 2, 100])
+def test_many_stopped_steps_are_told_whole_or_counted(
+    pause: Any, every_sentence_ends: str, number: int, *, has_call: bool
+) -> None:
+    steps = [ToolStep(f"s{place}", tool="work", arguments={"text": constant("x" * 300)}) for place in range(number)]
+    pauses = tuple(replace(pause, step=step.name) for step in steps)
+    text = run_text(pauses[0], steps=steps, statuses=[PENDING] * number, pauses=pauses)
+    assert len(text.encode()) <= MAX_TEXT_BYTES
+    told = [line for line in text.split("\n\n") if line.startswith("Step 's")]
+    assert all(line.endswith(every_sentence_ends) for line in told)
+    assert (f"And {number - len(told)} more steps have stopped: `pause_reasons` says why." in text) is (
+        number > len(told)
+    )
+    assert ('1. Call work with {"text": "xxx' in text) is has_call
+    assert 'all refund_order with {"task_id": "t-1"} to let the server continue.' in text
+
+
+def test_a_stopped_run_of_many_steps_says_how_to_continue() -> None:
+    steps = [ToolStep(f"s{number}" + "n" * 60, tool="work") for number in range(100)]
+    text = run_text(steps=steps, over=Superseded())
+    assert " and 89 more. Call refund_order with" in text
+    assert text.endswith('{"task_id": "t-1"} to let the server continue.')
 
 
 _words = st.text(max_size=900)

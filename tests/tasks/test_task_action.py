@@ -468,6 +468,25 @@ def test_a_board_stays_within_the_size_that_hosts_show(baton: Connect) -> None:
     assert 1 < len(structure["board"]["calls"]) < 51
 
 
+def test_many_failed_steps_fit_into_a_board_and_a_list(baton: Connect) -> None:
+    server = Server("s")
+
+    @server.tool
+    def fail(number: int) -> None:
+        raise ToolError("y" * 10_000)
+
+    steps = [ToolStep(f"s{number}", tool="fail", arguments={"number": constant(number)}) for number in range(100)]
+    server.add_workflow(Workflow(name="flow", description="work", steps=steps, parallel=100))
+    client = baton(server)
+    view = client.call_workflow("flow", {"task_action": "show", "task_id": client.call_workflow("flow").task_id})
+    structure: Any = view.structured
+
+    assert view.text.endswith("to let the server continue.")
+    assert len(json.dumps(structure)) <= MAX_TOTAL_BYTES + len(json.dumps(structure["pause_reasons"])) * 2 + 100 * 200
+    listed = client.call_workflow("flow", {"task_action": "list"})
+    assert "(toolError) at step" in listed.text
+
+
 def test_show_is_one_read_even_if_values_are_stored_outside_the_item(
     make_client: MakeClient, requests: Requests
 ) -> None:

@@ -54,7 +54,6 @@ class WorkflowState:
         self.plan = plan_of(execution.server, task)
         self.can_resume = not view.ended and not conflicting_steps(tool.workflow, task)
         self.warning = " ".join(may_have_run(self.plan.repeats(), self.plan.was_interrupted))
-        self.explanation = " ".join(what_happened(view.reasons))
 
     @cached_property
     def remaining(self) -> RemainingCalls | None:
@@ -104,9 +103,9 @@ class CallForm(Struct, frozen=True):
 def board_of(state: WorkflowState, content: dict[str, Json]) -> dict[str, Json]:
     """Return the structured content with the results and the board.
 
-    It has at most 40 KB of JSON, not counting the names and statuses of the steps: hosts cut results of more than
-    about 25,000 tokens. The space is used in this order: the first call with its form, the other calls, the shortest
-    values, the other forms (docs/console.md, How much is shown).
+    It has at most 40 KB of JSON, not counting the names and statuses of the steps and the pause reasons: hosts cut
+    results of more than about 25,000 tokens. The space is used in this order: the first call with its form, the other
+    calls, the shortest values and errors, the other forms (docs/console.md, How much is shown).
     """
     results: dict[str, Json] = {}
     values: list[Addition] = []
@@ -182,7 +181,7 @@ def _pause(stored: Mapping[str, Json]) -> Json:
 
 
 def _step(state: WorkflowState, progress: StepProgress, timings: Json, elements: Json) -> dict[str, Json]:
-    """Return a step without its values: name; tool, question, wait or resource; status, error, elements, time."""
+    """Return a step without its values: name; tool, question, wait or resource; status, elements, time."""
     name, known = progress["name"], state.plan.known
     step: dict[str, Json] = {"name": name}
     step |= {kind: progress[kind] for kind in ("tool", "ask", "wait") if kind in progress}
@@ -190,11 +189,6 @@ def _step(state: WorkflowState, progress: StepProgress, timings: Json, elements:
     if len(step) == 1 and declared is not None and known is not None:
         step["resource"] = ", ".join(uris_of(declared, known).values())
     step["status"] = progress["status"]
-    weight = weight_of(state.task, f"{RESULT_PREFIX}{name}")
-    if progress["status"] == StepStatus.FAILED and weight is not None and not weight.large:
-        result = read_variable(state.task, f"{RESULT_PREFIX}{name}")
-        if isinstance(result, Mapping) and isinstance(result.get("error"), str):
-            step["error"] = cut(str(result["error"]))
     if isinstance(elements, Mapping) and name in elements:
         step["elements"] = elements[name]
     timing = timings.get(name) if isinstance(timings, Mapping) else None
@@ -205,12 +199,17 @@ def _values(
     state: WorkflowState, progress: StepProgress, step: dict[str, Json], results: dict[str, Json]
 ) -> Iterator[Addition]:
     """Put notes into a step in place of its result and its arguments. Yields the values that may replace the notes."""
-    if not has_value(progress):
-        return
     name, completed = progress["name"], progress["status"] == StepStatus.COMPLETED
     variable = f"{RESULT_PREFIX}{name}"
-    weight = weight_of(state.task, variable) if completed else None
-    if weight is not None:
+    weight = weight_of(state.task, variable)
+    if progress["status"] == StepStatus.FAILED and weight is not None and not weight.large:
+        result = read_variable(state.task, variable)
+        if isinstance(result, Mapping) and isinstance(result.get("error"), str):
+            error = cut(str(result["error"]))
+            yield Addition(error, json_size(error), ((step, "error"),))
+    if not has_value(progress):
+        return
+    if completed and weight is not None:
         size = step["bytes"] = weight.text_bytes
         step["result"] = results[name] = {"bytes": size, "uri": value_uri(state.task.task_id, variable)}
         if size <= MAX_RESULT_BYTES and not weight.large:

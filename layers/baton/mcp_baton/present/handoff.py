@@ -8,8 +8,15 @@ from itertools import chain
 from typing import Final
 
 from mcp_baton.present.fit import MAX_EVENT_BYTES, MAX_TEXT_BYTES, bytes_of, cut, fit
-from mcp_baton.present.pause_sentences import what_happened
-from mcp_baton.present.sentences import all_done_text, end_text, may_have_run, may_have_run_twice, repeats_text
+from mcp_baton.present.pause_sentences import what_happened, what_happened_within
+from mcp_baton.present.sentences import (
+    all_done_text,
+    end_text,
+    may_have_run,
+    may_have_run_twice,
+    names_text,
+    repeats_text,
+)
 from mcp_baton.protocol.json import JsonObject, dumps_spaced
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tools.arguments import TASK_ID
@@ -222,7 +229,7 @@ def why_stopped(run: EndedRun, over: Over) -> str:
     uncertain = run.unrecorded if isinstance(over, Superseded) else ()
     notes = [f"Not recorded for certain: {repeats_text(uncertain)}."] if uncertain else []
     last_step = f"Step '{names[-1]}' ran last." if names else "The run ran no step."
-    not_run = f"These steps were not run: {', '.join(open_steps)}." if open_steps else "No step was left to run."
+    not_run = f"These steps were not run: {names_text(open_steps)}." if open_steps else "No step was left to run."
     return " ".join([end_text(over, run.persisted), *notes, last_step, not_run])
 
 
@@ -259,9 +266,9 @@ def capitalized(text: str) -> str:
 
 def paused_text(run: EndedRun, known: KnownValues, tools: Requirements, handle: Handle | None) -> str:
     completed = [pause.step for pause in run.pauses if known.statuses[pause.step].settled]
-    events = [f"Another call has completed step '{step}' while this run was under way." for step in completed]
+    noun, names = "step" if len(completed) == 1 else "steps", names_text([f"'{step}'" for step in completed])
+    events = [f"Another call has completed {noun} {names} while this run was under way."] if completed else []
     pauses = tuple(pause for pause in run.pauses if pause.step not in completed)
-    events = [cut(event, MAX_EVENT_BYTES) for event in [*events, *what_happened(pauses)]]
     if not known.open_steps:
         done = all_done_text(list(known.statuses.values()))
         finish = [f"{done}. {complete_text(handle)}"] if handle else []
@@ -269,14 +276,18 @@ def paused_text(run: EndedRun, known: KnownValues, tools: Requirements, handle: 
     remaining = RemainingCalls(known, tools, pauses, handle, handle if run.stored else None)
     introduction, steps, closing = frame(remaining)
     lost_text = " ".join(lost_results(remaining))
-    head = [*events, *([cut(lost_text, MAX_EVENT_BYTES)] if lost_text else [])]
-    head += [*may_have_run_twice(run.repeated), *may_have_run(open_repeats_before(run, known)), *introduction]
+    head = [*([cut(lost_text, MAX_EVENT_BYTES)] if lost_text else []), *may_have_run_twice(run.repeated)]
+    head += [*may_have_run(open_repeats_before(run, known)), *introduction]
     tail = [*notes_of(run), *closing]
+    room = MAX_TEXT_BYTES - bytes_of("\n\n".join([*events, *head, *tail])) - COUNT_BYTES
+    first = list(_wordings(steps[0], remaining)) if steps else []
+    happened = what_happened_within(pauses, room - min(MAX_EVENT_BYTES, *map(bytes_of, first[:1])) if first else room)
+    head = [*events, *happened, *head]
     if not steps:
         return "\n\n".join([*head, *tail])
     # The first call must be in the text. Later results show the others.
-    wordings = chain([_wordings(steps[0], remaining)], ([text_of(remaining, step)] for step in steps[1:]))
-    room = MAX_TEXT_BYTES - bytes_of("\n\n".join([*head, *tail])) - COUNT_BYTES
+    wordings = chain([first], ([text_of(remaining, step)] for step in steps[1:]))
+    room -= bytes_of("\n\n".join(happened))
     texts = fit(wordings, room, lambda text: bytes_of(text) + NUMBER_BYTES, in_order=True)
     calls = [f"{number}. {text}" for number, text in enumerate(texts, 1)]
     count = len(steps) - len(calls)

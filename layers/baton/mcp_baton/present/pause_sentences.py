@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from msgspec import Struct, structs
 
+from mcp_baton.present.fit import MAX_EVENT_BYTES, bytes_of, cut, fit
 from mcp_baton.present.sentences import MAX_STEPS_NAMED
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import WAITS, WAITS_FOR
@@ -29,8 +30,12 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
     Waiting,
 )
+from mcp_baton.workflow.stored_pauses import SHARED_TEXTS, shortened
 
 WAITS_FOR_MODEL: Final = "waits for the model"
+
+REASONS_LEFT_BYTES: Final = 80
+"""The sentence that says how many reasons are left out."""
 
 CAN_CONTINUE: Final = "can continue"
 CANNOT_CONTINUE: Final = "cannot continue"
@@ -224,6 +229,21 @@ def what_happened(reasons: Iterable[PauseReason]) -> list[str]:
         else:
             texts.append(PAUSE_SENTENCES[type(reason)].happened(reason))
     return texts
+
+
+def what_happened_within(reasons: Sequence[PauseReason], room: int) -> list[str]:
+    """As `what_happened`, with shorter values in long sentences: the reasons that fit into this many bytes, and at
+    least the first one. A sentence counts the others."""
+    forms = zip(*(what_happened(shortened(reason, limit) for reason in reasons) for limit in SHARED_TEXTS), strict=True)
+    texts = [
+        next((text for text in each if bytes_of(text) <= MAX_EVENT_BYTES), cut(each[-1], MAX_EVENT_BYTES))
+        for each in forms
+    ]
+    room -= sum(map(bytes_of, texts[:1])) + REASONS_LEFT_BYTES
+    shown = [*texts[:1], *fit(([text] for text in texts[1:]), room, lambda text: bytes_of(text) + 2, in_order=True)]
+    count = len(texts) - len(shown)
+    steps = "step has" if count == 1 else "steps have"
+    return [*shown, *([f"And {count} more {steps} stopped: `pause_reasons` says why."] if count else [])]
 
 
 def short_form(reason: PauseReason) -> str:

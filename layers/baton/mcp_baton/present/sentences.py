@@ -138,12 +138,11 @@ def refusal_of(error: NotResumed | ArgumentRefused, workflow: Workflow, task_id:
                 f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow",
             )
         case DefinitionChanged(steps=steps):
-            names = ", ".join(steps)
-            change = f"The workflow has changed since this task was started, in steps that it has completed: {names}"
+            change = "The workflow has changed since this task was started, in steps that it has completed"
             return Refusal(
-                f"{change}. {NOTHING_RUN}: {new_start}, or make the remaining calls yourself.",
+                f"{change}: {names_text(steps)}. {NOTHING_RUN}: {new_start}, or make the remaining calls yourself.",
                 "The workflow has changed since the task was started; these steps are completed and differ now: "
-                f"{names}",
+                + ", ".join(steps),
             )
 
 
@@ -234,10 +233,22 @@ def unrecorded_reason(error: StoreError) -> str:
     return next(text for kind, text in UNRECORDED.items() if isinstance(error, kind))
 
 
-# Steps that may run more than once
+# Steps
 
 MAX_STEPS_NAMED: Final = 5
-"""The most steps that a sentence names."""
+"""The most steps that a sentence names with what is said of each."""
+
+MAX_NAMES: Final = 10
+"""The most names of steps in a sentence."""
+
+
+def names_text(names: Sequence[str]) -> str:
+    """The names of steps, as far as a sentence has room for them."""
+    rest = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + rest
+
+
+# Steps that may run more than once
 
 WHY_REPEATED: Final[Mapping[bool, str]] = {
     True: "an earlier run ended before it recorded what it did",

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from mcp_baton.present.board import WorkflowState, board_of
-from mcp_baton.present.fit import MAX_TEXT_BYTES, bytes_of, cut
+from mcp_baton.present.fit import MAX_EVENT_BYTES, MAX_TEXT_BYTES, bytes_of, cut
 from mcp_baton.present.handoff import SHORT_VALUE_CHARS, complete_text, frame, lost_results, text_of
 from mcp_baton.present.mcp_task import listed_meta
-from mcp_baton.present.pause_sentences import waits_text
+from mcp_baton.present.pause_sentences import waits_text, what_happened_within
 from mcp_baton.present.stored_task import task_meta, view_of
 from mcp_baton.present.tool_result import first_fitting
 from mcp_baton.present.view import TaskView
@@ -65,24 +65,26 @@ def _state_text(state: WorkflowState, *, with_next_call: bool) -> str:
         return f"This task of {name} is {view.status}; {view.progress}.{by_client}"
     if view.running_until is not None:
         return f"A run holds this task of {name} until {view.running_until} or longer; {view.progress} so far."
-    sentences = [f"This task of {name} {waits_text(view.reasons)}; {view.progress}.", state.explanation, state.warning]
+    sentences = [f"This task of {name} {waits_text(view.reasons)}; {view.progress}.", state.warning]
     full_text = _with_next_call(state, sentences, MAX_QUOTED_CHARS)
     return full_text if bytes_of(full_text) <= MAX_TEXT_BYTES else _with_next_call(state, sentences, SHORT_VALUE_CHARS)
 
 
 def _with_next_call(state: WorkflowState, sentences: list[str], longest: int) -> str:
     """Return the text with the first call that the model has to make, as in the handoff."""
-    remaining = state.remaining
-    if remaining is None:
-        return " ".join(filter(None, sentences))
-    if not remaining.known.open_steps:
-        handle = remaining.resume_handle
-        return " ".join(filter(None, [*sentences, complete_text(handle) if handle else ""]))
-    before, steps, after = frame(remaining)
-    calls = [text_of(remaining, step, longest) for step in steps[:1]]
-    rest = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []
-    introduction = " ".join(filter(None, [*sentences, *lost_results(remaining)]))
-    return "\n\n".join([introduction, *before, *calls, *rest, *after])
+    remaining, parts = state.remaining, list[str]()
+    if remaining is not None and not remaining.known.open_steps:
+        sentences = [*sentences, *([complete_text(remaining.resume_handle)] if remaining.resume_handle else [])]
+    elif remaining is not None:
+        before, steps, after = frame(remaining)
+        calls = [text_of(remaining, step, longest) for step in steps[:1]]
+        rest = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []
+        sentences = [*sentences, cut(" ".join(lost_results(remaining)), MAX_EVENT_BYTES)]
+        parts = [*before, *calls, *rest, *after]
+    room = MAX_TEXT_BYTES - bytes_of("\n\n".join([*sentences, *parts]))
+    head, *others = sentences
+    introduction = " ".join(filter(None, [head, *what_happened_within(state.view.reasons, room), *others]))
+    return "\n\n".join([introduction, *parts])
 
 
 def _structure(state: WorkflowState, message: str, meta: JsonObject) -> dict[str, Json]:
@@ -134,6 +136,6 @@ def _line(view: TaskView) -> str:
     pause = ""
     if view.workflow is not None and view.pause is not None:
         step = f" at step {one_line(view.open_step)}" if view.open_step else ""
-        types = ", ".join(str(pause["type"]) for pause in view.pauses)
+        types = ", ".join(dict.fromkeys(str(pause["type"]) for pause in view.pauses))
         pause = f", {(view.message or '')[:MAX_MESSAGE_CHARS]} ({types}){step}"
     return f"- {name}: {view.status}{pause}; {dumps_spaced({TASK_ID: view.task_id})}"

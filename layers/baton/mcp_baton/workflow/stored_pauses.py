@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from msgspec import ValidationError, convert
+from msgspec import ValidationError, convert, structs
 
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import paused_step
@@ -66,6 +66,12 @@ def with_pause(
     reasons = others if reason is None else [*others, reason.to_json()]
     places = {name: index for index, name in enumerate(steps)}
     return stored_pauses(sorted(reasons, key=lambda each: places.get(str(paused_step(each)), len(places))))
+
+
+def shortened(reason: PauseReason, limit: int) -> PauseReason:
+    """A reason with shorter texts for people."""
+    texts = {name: cut(text, limit) for name in FREE_TEXTS if isinstance(text := getattr(reason, name, None), str)}
+    return structs.replace(reason, **texts)
 
 
 def _cut_texts(value: Any, limit: int) -> Any:
