@@ -1,12 +1,14 @@
 """What people see of a call: a value that a requester chose cannot hide another one or pass as the message."""
 
 import json
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AliasChoices, BaseModel, Field, Secret
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, Json, RootModel, Secret, SecretStr
 
 from mcp_baton import Approval, ApprovalRequest, Argument, Server, step
 from mcp_baton.testing import Client, Connect
@@ -183,3 +185,63 @@ def test_a_secret_of_another_type_than_text_is_hidden_from_people(baton: Connect
     assert client.call_tool("change", arguments | {"pin": 18}).is_error
     assert not client.call_tool("change", arguments).is_error
     assert calls == [(17, 19)]
+
+
+class Drawer(RootModel[Secret[int]]):
+    """A model that is its value."""
+
+
+class Parcel(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Secret[int]]
+
+
+class Vault(BaseModel):
+    pin: Secret[int] = Field(validation_alias=AliasPath("doors", 0))
+
+
+class Till(BaseModel):
+    pin: SecretStr
+
+
+@dataclass
+class Locker:
+    pin: Annotated[Secret[int], Field(alias="PIN")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "shown"),
+    [
+        (set[Secret[int]], [471147], "<secret>"),
+        (Iterable[Secret[int]], [471147], "<secret>"),
+        (deque[Secret[int]], [471147], ["<secret>"]),
+        (dict[SecretStr, int], {"471147": 1}, "<secret>"),
+        (dict[int, Secret[int]], {"1": 471147}, {"1": "<secret>"}),
+        (dict[str, list[set[Secret[int]]]], {"a": [[471147]]}, "<secret>"),
+        (set[SecretStr], ["471147", "471147"], ["<secret>", "<secret>"]),
+        (Drawer, 471147, "<secret>"),
+        (Parcel, {"pin": 471147}, "<secret>"),
+        (Vault, {"doors": [471147]}, "<secret>"),
+        (Locker, {"PIN": 471147}, "<secret>"),
+        (Json[Till], '{"pin": "471147"}', "<secret>"),
+    ],
+)
+def test_a_secret_is_hidden_also_if_its_place_in_what_was_sent_is_not_known(
+    baton: Connect, kind: Any, sent: Any, shown: Any
+) -> None:
+    server, received = Server("bank"), list[Any]()
+
+    def change(value: Any) -> None:
+        received.append(list(value) if isinstance(value, Iterator) else value)
+
+    change.__annotations__["value"] = kind
+    server.add_tool(change, approval=Approval("refunds", message="Change to {value}?"))
+    client = baton(server)
+    client.call_tool("change", {"value": sent})
+    [record] = kim(client).approvals()
+
+    assert record["arguments"] == {"value": shown}
+    assert "471147" not in str(record)
+    approve_all(client)
+    assert not client.call_tool("change", {"value": sent}).is_error
+    assert received not in ([], [[]])

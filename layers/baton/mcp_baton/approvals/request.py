@@ -31,7 +31,7 @@ def new_request(
     """Return the approval of a call as it would be requested now."""
     tool = execution.server.tools[name]
     arguments = tool.input.complete(prepared.arguments, prepared.bound)
-    visible = _without_secrets(tool, arguments, prepared.bound, call)
+    visible = _without_secrets(tool, arguments, prepared.arguments, call)
     readable = _in_order(tool.signature, visible)
     now_ms = execution.now_ms()
     request = ApprovalRecord(
@@ -96,8 +96,10 @@ def _task_ends_ms(execution: Execution, call: ToolCall) -> int:
     return task.created_ms + max(task.ttl_ms, longest_ms)
 
 
-def _without_secrets(tool: Tool, arguments: JsonObject, bound: Mapping[str, Any], call: ToolCall) -> dict[str, Json]:
+def _without_secrets(tool: Tool, arguments: JsonObject, sent: JsonObject, call: ToolCall) -> dict[str, Json]:
     """Return the arguments without the secrets of the workflow and those of the parameters' types."""
+    # Secrets are looked for in values of their own, because those of the tool may be readable only once.
+    bound: Mapping[str, Any] = {} if tool.input.is_plain else tool.input.bind(sent)
     secret_names = call.hidden
     if call.workflow is not None and call.step is not None:
         secret_names |= hidden_in(arguments, call.step.arguments, call.workflow.secrets)

@@ -78,10 +78,15 @@ def is_secret(options: Sequence[JsonObject]) -> bool:
 
 def without_secrets(value: Json, converted: object, schema: JsonObject, replacement: Json) -> Json:
     """Return a value with each secret replaced: what its schema describes as secret, and what was converted to a type
-    such as `Secret[int]`, whose schema does not say so."""
+    such as `Secret[int]`, whose schema does not say so. If it is not known which part a secret was made of, such as one
+    in a set or a key, all of the value is replaced."""
+    parts = {path: part for path, _, part in converted_parts(value, converted)}
+    found = {path for path, part in parts.items() if hasattr(part, "get_secret_value")}
     paths = {path for path, _, options in described_parts(value, schema) if is_secret(options)}
-    paths |= {path for path, _, part in converted_parts(value, converted) if hasattr(part, "get_secret_value")}
-    return replaced(value, paths, lambda _: replacement)
+    count = sum(hasattr(part, "get_secret_value") for part in inner_values(converted))
+    if count > len(found) + sum(parts.get(path) is None for path in paths):
+        return replacement
+    return replaced(value, paths | found, lambda _: replacement)
 
 
 NO_PART: Final[Any] = object()
@@ -150,11 +155,10 @@ def canonical_value(sent: Json, converted: object) -> Json:
         if kind is bool:
             return cast("Json", converted) if _TRUTH.get(sent.strip().lower()) is converted else sent
         return cast("Json", converted) if kind in (int, float) and _number_in(sent) == converted else sent
-    if isinstance(sent, Mapping) and sent:
-        return {key: canonical_value(item, _part(converted, key)) for key, item in sent.items()}
-    if isinstance(sent, list) and isinstance(converted, list | tuple) and len(sent) == len(converted):
-        return [canonical_value(item, part) for item, part in zip(sent, converted, strict=True)]
-    return sent
+    parts = [(key, canonical_value(item, part)) for key, item, part in _converted_children(sent, converted)]
+    if isinstance(sent, Mapping):
+        return {str(key): part for key, part in parts}
+    return [part for _, part in parts] if parts else sent
 
 
 def _number_in(text: str) -> object:
@@ -170,12 +174,19 @@ def converted_parts(sent: Json, converted: object) -> Iterator[tuple[Path, Json,
     open_parts: list[tuple[Path, Json, object]] = [((), sent, converted)]
     while open_parts:
         path, sent, converted = open_parts.pop()
+        if getattr(type(converted), "__pydantic_root_model__", False):
+            converted = getattr(converted, "root", None)
         yield path, sent, converted
-        if isinstance(sent, Mapping):
-            open_parts += [((*path, key), item, _part(converted, key)) for key, item in sent.items()]
-        elif isinstance(sent, list) and isinstance(converted, list | tuple) and len(sent) == len(converted):
-            pairs = enumerate(zip(sent, converted, strict=True))
-            open_parts += [((*path, index), item, part) for index, (item, part) in pairs]
+        open_parts += [((*path, key), item, part) for key, item, part in _converted_children(sent, converted)]
+
+
+def _converted_children(sent: Json, converted: object) -> Iterator[tuple[str | int, Json, object]]:
+    if isinstance(sent, Mapping):
+        if isinstance(converted, Mapping) and len(sent) == len(converted) and sent.keys().isdisjoint(converted):
+            converted = dict(zip(sent, converted.values(), strict=True))  # the keys were converted
+        yield from ((key, item, _part(converted, key)) for key, item in sent.items())
+    elif isinstance(sent, list) and isinstance(converted, Sequence) and len(sent) == len(converted):
+        yield from zip(range(len(sent)), sent, converted, strict=True)
 
 
 def _part(converted: object, key: str) -> object:
@@ -286,24 +297,26 @@ def is_finite(value: object) -> bool:
     """Whether all numbers in a converted value are finite."""
     from numbers import Number
 
-    open_parts, seen = [value], set[int]()
+    return all(_is_finite_number(part) for part in inner_values(value) if isinstance(part, Number))
+
+
+def inner_values(value: object) -> Iterator[object]:
+    """Yield a converted value and all values inside it, but no texts, integers and booleans: they need no check, and
+    most values are such. Iterators are read."""
+    open_parts, seen = [value], dict[int, object]()
     while open_parts:
         part = open_parts.pop()
-        if type(part) in (str, int, bool):  # most parts are; the checks below are slow
+        if type(part) in (str, int, bool) or id(part) in seen:
             continue
-        if isinstance(part, Number):
-            if not _is_finite_number(part):
-                return False
-        elif id(part) not in seen:
-            seen.add(id(part))
-            if isinstance(part, Mapping):
-                open_parts += [*part, *part.values()]
-            elif isinstance(part, Collection) and not isinstance(part, str | bytes | bytearray):
-                open_parts += part
-            elif hasattr(part, "__dataclass_fields__") or hasattr(part, "__pydantic_fields__"):
-                open_parts += [getattr(part, name, None) for name in getattr(part, "__slots__", ())]
-                open_parts += vars(part).values() if hasattr(part, "__dict__") else ()
-    return True
+        seen[id(part)] = part
+        yield part
+        if isinstance(part, Mapping):
+            open_parts += [*part, *part.values()]
+        elif isinstance(part, Collection | Iterator) and not isinstance(part, str | bytes | bytearray):
+            open_parts += part
+        elif hasattr(part, "__dataclass_fields__") or hasattr(part, "__pydantic_fields__"):
+            open_parts += [getattr(part, name, None) for name in getattr(part, "__slots__", ())]
+            open_parts += vars(part).values() if hasattr(part, "__dict__") else ()
 
 
 def _is_finite_number(number: Any) -> bool:
