@@ -87,9 +87,8 @@ class StepStatus(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped"
 
-    @property
-    def settled(self) -> bool:
-        return self is StepStatus.COMPLETED or self is StepStatus.SKIPPED
+    def __init__(self, status: str) -> None:
+        self.settled = status in ("completed", "skipped")
 
 
 class StepProgress(TypedDict):

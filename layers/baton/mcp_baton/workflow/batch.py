@@ -65,11 +65,12 @@ def run_batch(
     move = move if move and move.concerns(task) else None
     statuses = statuses_under(task, move.workflow) if move else statuses_of(task)
     writes = tuple(_writes(task, traces, statuses, items, is_last=release))
-    new_statuses = _statuses_after(task, statuses, writes, variables)
+    changed = variables.changed
+    new_statuses = _statuses_after(task, statuses, writes, changed)
     completed = last and not pauses and all(status.settled for status in new_statuses.values())
     ended = {name for name in items if _is_settled(new_statuses, name)}
     ended_items = {f"{prefix}{name}" for name in ended for prefix in (ITEMS_PREFIX, ELEMENTS_PREFIX)}
-    changed = variables.changed | _extras(task, writes)
+    changed |= _extras(task, writes)
     removed = variables.removed | outdated(writes) | (ended_items & task.variables.keys())
     if move:
         changed[PROGRESS] = cast("JsonObject", move.workflow.progress(list(statuses.values())))
@@ -104,12 +105,12 @@ def _unchanged(
 
 
 def _statuses_after(
-    task: TaskRecord, statuses: Mapping[str, StepStatus], writes: Iterable[StepWrite], variables: TaskVariables
+    task: TaskRecord, statuses: Mapping[str, StepStatus], writes: Iterable[StepWrite], changed: JsonObject
 ) -> dict[str, StepStatus]:
     """The statuses after the write. A value that no step may use yet leaves its step open, also one that this run has
     brought."""
     after = {**statuses} | {write.name: write.status for write in writes}
-    early = {name for name in after if variables.changed.get(f"{EARLY_PREFIX}{name}", is_early(task.variables, name))}
+    early = {name for name in after if changed.get(f"{EARLY_PREFIX}{name}", is_early(task.variables, name))}
     return {
         name: StepStatus.PENDING if name in early and status is StepStatus.COMPLETED else status
         for name, status in after.items()

@@ -25,6 +25,7 @@ from mcp_baton.workflow.times import hours_text, milliseconds
 
 if TYPE_CHECKING:
     from mcp_baton.workflow.definition import Workflow
+    from mcp_baton.workflow.steps.step import Step
     from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 type TaskIds = Literal["meta", "text"]
@@ -156,14 +157,21 @@ class ServerView(Struct, frozen=True):
         def length_ms(path: tuple[tuple[str, int], ...]) -> int:
             return sum(wait_ms for _, wait_ms in path)
 
+        waits = {step.name: self._waits_of(step) for step in workflow.steps}
+        if not any(waits.values()):
+            return ()
         for step in workflow.steps:
-            tool = self.tools.get(step.tool or "")
-            approval = (tool and tool.approval) or step.approval
-            wait_ms = milliseconds(approval.expires) if approval else step.longest_wait_ms
-            subject = f"{'the approval of ' if approval else ''}{step.name!r}"
             before = max((paths[name] for name in workflow.needs(step)), key=length_ms, default=())
-            paths[step.name] = (*before, (subject, wait_ms)) if wait_ms else before
-        return max(paths.values(), key=length_ms, default=())
+            paths[step.name] = (*before, *waits[step.name])
+        return max(paths.values(), key=length_ms)
+
+    def _waits_of(self, step: "Step") -> tuple[tuple[str, int], ...]:
+        """Return what a step itself waits for, and for how long at the most, milliseconds."""
+        tool = self.tools.get(step.tool or "")
+        approval = (tool and tool.approval) or step.approval
+        if approval:
+            return ((f"the approval of {step.name!r}", milliseconds(approval.expires)),)
+        return ((repr(step.name), step.longest_wait_ms),) if step.longest_wait_ms else ()
 
     def check_lifetimes(self, max_ttl_ms: int) -> None:
         """Check that the tasks of each workflow can live as long as its waits.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, TooManyTasks
 from mcp_baton.tasks.dynamodb.attributes import Item, primary_key
-from mcp_baton.tasks.dynamodb.expressions import Update, base36
+from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.items import Limits, number, partition
 from mcp_baton.tasks.dynamodb.retries import CREATE, RENEW, ConditionFailed, ItemTooLarge
 from mcp_baton.tasks.dynamodb.table import TaskTable
@@ -27,7 +27,7 @@ SPANS_PER_LIFETIME = 8
 MAX_COUNTS_REMOVED = 100
 """The most attributes that one write removes. Keeps its expression short."""
 
-_SPAN = "t"
+_SPAN = "u"
 _OTHER_ATTRIBUTES = frozenset({"pk", "sk", "expires_at"})
 
 
@@ -99,7 +99,7 @@ def span_of(item: Item) -> str:
     length_s = MIN_SPAN_S
     while length_s * 2 * SPANS_PER_LIFETIME * 1000 <= number(item, "ttl_ms"):
         length_s *= 2
-    return _SPAN + base36(-(-number(item, "expires_at") // length_s) * length_s)
+    return f"{_SPAN}{-(-number(item, 'expires_at') // length_s) * length_s:x}"
 
 
 def count_key(owner: str) -> Item:
@@ -109,4 +109,4 @@ def count_key(owner: str) -> Item:
 def _spans(item: Item) -> Mapping[str, tuple[int, int]]:
     """For each span, by attribute name: its end (epoch seconds) and how many tasks expire in it."""
     spans = [name for name in item if name.startswith(_SPAN) and "N" in item[name]]
-    return {name: (int(name.removeprefix(_SPAN), 36), number(item, name)) for name in spans}
+    return {name: (int(name.removeprefix(_SPAN), 16), number(item, name)) for name in spans}

@@ -1,6 +1,6 @@
 """UpdateItem expressions: what a write sets, and the conditions on which it was decided (docs/storage.md).
 
-DynamoDB accepts expressions of 4 KB. Every name and value is a placeholder of one or two characters, so the length
+DynamoDB accepts expressions of 4 KB. Every name and value is a placeholder of few characters, so the length
 depends only on how much is written.
 
 A write with a token is applied once, however often it is sent (ARCHITECTURE.md, Lost answers). The item has 29 sets of
@@ -9,6 +9,11 @@ removes the set that is farthest from now. So a token outlives its repeats even 
 minutes apart: AWS accepts requests whose time is five minutes off (IAM User Guide, "Troubleshoot signed requests for
 AWS APIs").
 """
+
+from collections import defaultdict
+from functools import partial
+from itertools import count
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -31,7 +36,6 @@ from mcp_baton.tasks.dynamodb.items import (
 from mcp_baton.tasks.record import LIVE, Claim, TaskStatus, timestamp
 from mcp_baton.tasks.texts import to_text, within_bytes
 
-BASE36_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 MAX_EXPRESSION_BYTES = 4096
 LIVE_STATUSES = sorted(LIVE)
 
@@ -65,52 +69,42 @@ def first_token(now_ms: int, token: str) -> Item:
     return {set_at(now_ms): {"BS": [stored_token(token)]}}
 
 
+def _placeholders(sign: str) -> defaultdict[str, str]:
+    """Placeholders by name or text. Each gets the next number when it is first looked up."""
+    return defaultdict(map(f"{sign}{{:x}}".format, count()).__next__)
+
+
 class Update(Struct):
     """The parts of an UpdateItem request, with placeholders. With a token it is applied once, however often it is sent;
     without one, a repetition is harmless. The token was created at `now_ms`, which determines its set."""
 
     now_ms: int
     token: str | None = None
-    names: dict[str, str] = field(default_factory=dict)
-    values: dict[str, Attribute] = field(default_factory=dict)
     settings: list[str] = field(default_factory=list)
     removals: list[str] = field(default_factory=list)
     additions: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
-    _paths: dict[AttributePath, str] = field(default_factory=dict)
-    _texts: dict[str, str] = field(default_factory=dict)
+    _names: defaultdict[str, str] = field(default_factory=partial(_placeholders, "#"))
+    _texts: defaultdict[str, str] = field(default_factory=partial(_placeholders, ":"))
+    _others: dict[str, Attribute] = field(default_factory=dict)
 
     # Operands
 
     def path(self, path: AttributePath) -> str:
-        placeholder = self._paths.get(path)
-        if placeholder is None:
-            placeholder = self._paths[path] = self._new_path(path)
-        return placeholder
-
-    def _new_path(self, path: AttributePath) -> str:
         if isinstance(path, str):
-            placeholder = f"#{base36(len(self.names))}"
-            self.names[placeholder] = path
-            return placeholder
-        # Called for hundreds of values in a write. A loop is twice as fast as joining the parts.
+            return self._names[path]
+        # Called for hundreds of values in a write. A loop is faster than joining the parts.
         text = ""
         for part in path:
-            text += f"[{part}]" if isinstance(part, int) else f".{self.path(part)}"
+            text += f"[{part}]" if isinstance(part, int) else f".{self._names[part]}"
         return text[1:]
 
     def value(self, value: Value) -> str:
         """The placeholder of a value. Equal texts have one."""
-        if not isinstance(value, str):
-            return self._new_value(attribute(value))
-        placeholder = self._texts.get(value)
-        if placeholder is None:
-            placeholder = self._texts[value] = self._new_value({"S": value})
-        return placeholder
-
-    def _new_value(self, value: Attribute) -> str:
-        placeholder = f":{base36(len(self.values))}"
-        self.values[placeholder] = value
+        if isinstance(value, str):
+            return self._texts[value]
+        placeholder = f":v{len(self._others)}"
+        self._others[placeholder] = attribute(value)
         return placeholder
 
     # Actions
@@ -160,10 +154,25 @@ class Update(Struct):
 
     # The request
 
+    def request(self) -> dict[str, Any]:
+        """The members of the request with the expressions, their names and their values."""
+        expression, condition = self.expression(), self.condition()
+        request = {
+            "UpdateExpression": expression,
+            "ExpressionAttributeNames": {placeholder: name for name, placeholder in self._names.items()},
+            "ExpressionAttributeValues": {
+                **{placeholder: {"S": text} for text, placeholder in self._texts.items()},
+                **self._others,
+            },
+        }
+        if condition:
+            request |= {"ConditionExpression": condition, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        return request
+
     def expression(self) -> str:
         removals, additions = self.removals, self.additions
         if self.token is not None:
-            self.values[":toks"] = {"BS": [stored_token(self.token)]}
+            self._others[":toks"] = {"BS": [stored_token(self.token)]}
             removals = [*removals, self.path(old_set_at(self.now_ms))]
             additions = [*additions, f"{self.path(set_at(self.now_ms))} :toks"]
         clauses = (("SET", self.settings), ("REMOVE", removals), ("ADD", additions))
@@ -173,7 +182,7 @@ class Update(Struct):
         """The condition expression; empty for a write without conditions."""
         conditions = self.conditions
         if self.token is not None:
-            self.values[":tok"] = {"B": stored_token(self.token)}
+            self._others[":tok"] = {"B": stored_token(self.token)}
             conditions = [*conditions, f"NOT contains({self.path(set_at(self.now_ms))},:tok)"]
         return _checked(" AND ".join(conditions))
 
@@ -183,11 +192,6 @@ def _checked(expression: str) -> str:
         problem = f"its expression has {len(expression)} bytes, DynamoDB takes {MAX_EXPRESSION_BYTES}"
         raise StoreError(f"the batch sets too many values for one write: {problem}")
     return expression
-
-
-def base36(number: int) -> str:
-    digit = BASE36_DIGITS[number % 36]
-    return digit if number < 36 else base36(number // 36) + digit
 
 
 def live_update(now_ms: int, token: str | None) -> Update:

@@ -120,17 +120,12 @@ class TaskTable(Struct, frozen=True, eq=False):
         If an attempt was applied but its response was lost, the next one fails. The token in the item distinguishes
         this from a lost race.
         """
-        request: dict[str, Any] = {
+        request = {
             "TableName": self.name,
             "Key": key,
-            "UpdateExpression": update.expression(),
-            "ExpressionAttributeNames": update.names,
-            "ExpressionAttributeValues": update.values,
             "ReturnValues": "ALL_NEW" if complete else "UPDATED_NEW",
+            **update.request(),
         }
-        if condition := update.condition():
-            request["ConditionExpression"] = condition
-            request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
 
         def send() -> Item:
             item: Item = checked(self._send("UpdateItem", request), "Attributes", OutcomeUnknown)["Attributes"]

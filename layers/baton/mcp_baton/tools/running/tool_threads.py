@@ -132,7 +132,8 @@ class ToolThread:
         finally:
             with ABANDONED.lock:
                 self._is_running = False
-                ABANDONED.add(self._function, -self._is_abandoned)
+                if self._is_abandoned:
+                    ABANDONED.add(self._function, -1)
 
     def unless_given_up(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function, so that it does not start after `give_up`."""
