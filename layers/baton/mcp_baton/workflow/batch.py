@@ -141,12 +141,12 @@ def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
 
 def _extras(task: TaskRecord, writes: Iterable[StepWrite]) -> dict[str, Json]:
     """The results of calls that came before the condition of their step was decided, which is false."""
-    tools = {step["name"]: step["tool"] for step in steps_of(task) if "tool" in step}
-    skipped = [write.name for write in writes if drops_value(write) and write.name in tools]
+    skipped = {write.name for write in writes if drops_value(write)}
+    tools = {step["name"]: step["tool"] for step in steps_of(task) if step["name"] in skipped and "tool" in step}
     try:
-        return {f"{EXTRA_PREFIX}{tools[name]}": task.variables[f"{RESULT_PREFIX}{name}"] for name in skipped}
+        return {f"{EXTRA_PREFIX}{tool}": task.variables[f"{RESULT_PREFIX}{name}"] for name, tool in tools.items()}
     except StoreError:
-        logger.warning("task %s: the results of %s cannot be read", task.task_id, skipped, exc_info=True)
+        logger.warning("task %s: the results of %s cannot be read", task.task_id, list(tools), exc_info=True)
         return {}
 
 
@@ -178,7 +178,7 @@ def _writes(
     for trace in traces:
         name, old_status, status = trace.step.name, statuses.get(trace.step.name), status_of(trace.outcome)
         is_result_kept = old_status is StepStatus.COMPLETED and not isinstance(trace.outcome, Succeeded)
-        is_dropped = is_early(task.variables, name) and trace.outcome == Skipped(Skip.CONDITION)
+        is_dropped = is_result_kept and trace.outcome == Skipped(Skip.CONDITION) and is_early(task.variables, name)
         if old_status is None or (is_result_kept and not is_dropped):
             continue
         if old_status is StepStatus.COMPLETED and any(

@@ -43,12 +43,13 @@ def stored_pauses(reasons: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
     left out if that is not enough."""
     steps = sum(len(cast("list[Json]", reason.get("questions", ()))) or 1 for reason in reasons)
     bound = MAX_REASONS_BYTES + MAX_STOP_BYTES * steps
-    fitting = list(reasons)
+    if json_size(reasons) <= bound:
+        return tuple(reasons)
     for limit in SHARED_TEXTS:
-        if json_size(fitting) > bound:
-            fitting = [_cut_texts(reason, limit) for reason in reasons]
-    if json_size(fitting) > bound:
-        fitting = [{name: _without_details(name, value) for name, value in reason.items()} for reason in fitting]
+        fitting = [_cut_texts(reason, limit) for reason in reasons]
+        if json_size(fitting) <= bound:
+            return tuple(fitting)
+    fitting = [{name: _without_details(name, value) for name, value in reason.items()} for reason in fitting]
     while len(fitting) > 1 and json_size(fitting) > bound:
         fitting.pop()
     return tuple(fitting)

@@ -145,6 +145,8 @@ class RunWriter:
         which must not be overwritten. So a step of that write is left out if it is stored as completed, or if it has
         failed in this run and its stored result has changed.
         """
+        if not self.unsure:
+            return self._unwritten()
         statuses = statuses_of(task)
         return [this for this in self._unwritten() if not self._may_be_stored(this, task, statuses)]
 

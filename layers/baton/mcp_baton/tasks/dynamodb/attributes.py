@@ -8,8 +8,8 @@ Progress, pause reason and prompt arguments are native maps, because writes addr
 search the rest. In them, a value without an exact native form is a string set (`SS`) with one member, its JSON text.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.exceptions import StoreError, ValueNotKept
 from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size, loads
@@ -48,11 +48,11 @@ MAX_NATIVE_LEVELS = 16
 
 
 def attribute(value: Value) -> Attribute:
+    if isinstance(value, str):
+        return {"S": value}
     if isinstance(value, bool):
         return {"BOOL": value}
-    if isinstance(value, int):
-        return {"N": str(value)}
-    return {"S": value} if isinstance(value, str) else value
+    return {"N": str(value)} if isinstance(value, int) else value
 
 
 def attributes(**values: Value | None) -> Item:
@@ -170,11 +170,11 @@ def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
     return {"SS": [dumps(value, sort_keys=True)]}
 
 
-def from_native(attribute: Attribute) -> Json:
+def from_native(attribute: Mapping[str, Any]) -> Json:
     """The value of a native attribute. Raises `StoreError` if it is not one, `ValueError` if a text in it is
     damaged."""
     if len(attribute) == 1:
-        [(kind, value)] = cast("Iterable[tuple[str, Any]]", attribute.items())
+        [(kind, value)] = attribute.items()
         if kind == "S":
             return from_text(value)
         if kind == "M":

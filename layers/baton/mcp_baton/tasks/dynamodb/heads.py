@@ -79,7 +79,9 @@ def with_values(head: Item, values: Mapping[Path, Attribute]) -> Item:
         if len(path) == 1:
             changed[path[0]] = value
         else:
-            maps.setdefault(path[0], {**members(head, path[0])})[path[1]] = value
+            if path[0] not in maps:
+                maps[path[0]] = {**members(head, path[0])}
+            maps[path[0]][path[1]] = value
     return changed | {name: {"M": values} for name, values in maps.items()}
 
 

@@ -87,7 +87,8 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             if counter:
                 counter.leave(task.owner, task_id, item)
             raise
-        return self.record(task.owner, item)
+        # The run reads the progress next. It need not be decoded again.
+        return replace(self.record(task.owner, item), variables=task.variables)
 
     def _put(self, item: Item) -> Item:
         try:

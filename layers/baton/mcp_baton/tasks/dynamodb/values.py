@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 from msgspec.json import encode as as_json
@@ -198,10 +198,10 @@ def item_size(item: Mapping[str, Attribute]) -> int:
     return total
 
 
-def size(attribute: Attribute) -> int:
+def size(attribute: Mapping[str, Any]) -> int:
     """The bytes that DynamoDB counts for one attribute value."""
     # Called for thousands of values in a write. Comparing names is several times as fast as matching patterns.
-    [(kind, value)] = cast("Iterable[tuple[str, Any]]", attribute.items())
+    [(kind, value)] = attribute.items()
     if kind == "S":
         return len(value) if value.isascii() else len(value.encode())
     if kind == "M":

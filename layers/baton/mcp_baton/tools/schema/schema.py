@@ -55,6 +55,7 @@ class InputSchema:
         self._name = name
         self._signature = signature
         self._required = signature.required
+        self._several_names = [item.accepted_names for item in signature.parameters if item.accepted_names[1:]]
         self._defaults = {item.name: item.default_value for item in signature.parameters if not item.required}
 
     @cached_property
@@ -97,7 +98,7 @@ class InputSchema:
 
     def named(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments by their published names."""
-        return by_first_name(arguments, (parameter.accepted_names for parameter in self._signature.parameters))
+        return by_first_name(arguments, self._several_names)
 
     def problem_with(self, argument: str, value: Json) -> str | None:
         """Return why a value of one argument is invalid; `None` if it is valid."""
