@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
 from mcp_baton import Server, ask_user, step
 from mcp_baton.background import creating
@@ -14,6 +15,7 @@ from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.testing import Client, connect
 
 DAY = timedelta(days=1)
+PACKETS = {"P-1": "P-1"}
 
 
 def shop() -> Server:
@@ -37,6 +39,11 @@ def shop() -> Server:
         """Fulfil an order."""
         step(charge)(order=order)
         step(ship)(order=order)
+
+    @server.workflow(background=True)
+    def pack(order: Annotated[str, AfterValidator(PACKETS.__getitem__)]) -> None:
+        """Pack an order."""
+        step(charge)(order=order)
 
     @server.workflow(background=True)
     def ask(order: str) -> None:
@@ -102,6 +109,7 @@ def test_an_id_is_unique_for_an_owner_and_a_workflow(client: Client, other: dict
         ({"arguments": {}}, "batonStart.arguments.*order"),
         ({"arguments": {"order": "A", "amount": "many"}}, "batonStart.arguments.*amount"),
         ({"arguments": {"order": "A", "colour": "red"}}, "batonStart.arguments.*colour"),
+        ({"arguments": {"order": "A", "task_id": "new"}}, "batonStart.arguments.*task_id.*takes order, amount$"),
         ({"scopes": "ship"}, "batonStart.scopes"),
         ({"workflow": "fulfil"}, "batonStart.scopes.*ship"),
         ({"argments": {}}, "has no member 'argments'"),
@@ -215,9 +223,12 @@ def test_owners_and_ids_are_any_texts(client: Client, text: str) -> None:
     assert {task.status for task in odd.tasks()} == {"completed"}
 
 
-def test_an_event_of_an_array_that_the_store_refuses_does_not_keep_the_others_from_starting(client: Client) -> None:
-    events: list[Json] = [event(id="1", owner="o" * 3_000), event(id="2")]
-    with pytest.raises(EventError, match=r"1 of 2 events.*event 0"):
+def test_an_event_of_an_array_that_cannot_start_does_not_keep_the_others_from_starting(
+    client: Client,
+) -> None:
+    broken = event(id="1", workflow="pack")
+    events: list[Json] = [event(id="1", owner="o" * 3_000), broken, event(id="2")]
+    with pytest.raises(EventError, match=r"2 of 3 events.*event 0.*event 1: KeyError: 'A'"):
         client.send_event(events)
     assert len(client.calls("charge")) == 1
 

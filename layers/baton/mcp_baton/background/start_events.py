@@ -58,12 +58,15 @@ def start_workflows(services: Services, event: object, exchange: Exchange) -> Js
     if not isinstance(event, list):
         return _start(services, event, exchange)
     outcomes: list[Json] = []
-    errors: dict[int, Exception] = {}
+    errors: dict[int, str] = {}
     for index, member in enumerate(event):
         try:
             outcomes.append(_start(services, member, exchange))
-        except (EventError, StillStarting, StoreError) as error:
-            errors[index] = error
+        except BatonError as error:
+            errors[index] = str(error)
+        except Exception as error:  # a validator of the author may raise anything
+            logger.exception("event %d of %d cannot be read", index, len(event))
+            errors[index] = f"{type(error).__name__}: {error}"
     if errors:
         problems = "; ".join(f"event {index}: {error}" for index, error in errors.items())
         raise EventError(f"{len(errors)} of {len(event)} events started nothing, the others have started: {problems}")

@@ -325,7 +325,7 @@ class WorkflowTool:
         names = [*declared, *([ANSWERS] if self.workflow.questions else [])]
         unknown = sorted(given.keys() - set(names))
         if unknown:
-            known_names = ", ".join([*names, TASK_ID])
+            known_names = ", ".join([*names, *({TASK_ID} - given.keys())])  # an event cannot name a task
             raise InvalidToolArguments(
                 f"unknown arguments: {quoted_error(', '.join(unknown))}; {self.name} takes {known_names}"
             )
