@@ -14,8 +14,8 @@ from mcp_baton import Approval, ApprovalRequest, Argument, Server, step
 from mcp_baton.testing import Client, Connect
 from tests.approvals.bank import approve_all, kim
 
-DISGUISE = "\u202e\u2066\u200b\u00ad\u3164\ufe0f\U000e0041"
-HIDDEN = set(DISGUISE)
+DISGUISE = "\b\x1b[2J\u202e\u2066\u200b\u00ad\u3164\ufe0f\U000e0041"
+HIDDEN = set(DISGUISE) - set("[2J")
 
 
 def wire_server(message: str | None = None, listener: Any = None) -> Server:
@@ -108,6 +108,7 @@ def test_invisible_characters_and_marks_of_direction_are_escaped_for_every_reade
     [record] = kim(client).approvals()
     [request] = requests
 
+    assert record["arguments"]["to"].isprintable()
     for view in (json.dumps(record, ensure_ascii=False), json.dumps(request.record, ensure_ascii=False), reply.text):
         assert not HIDDEN & set(view)
         assert r"\u202e" in view

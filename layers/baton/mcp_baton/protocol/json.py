@@ -67,6 +67,10 @@ def loads(text: str | bytes, levels: int | None = None) -> Json:
             value = _STRICT.decode(text)  # accepts blanks around the value, and explains other errors
     except RecursionError as error:
         raise TooDeep("nested too deep") from error
+    except ValueError as error:
+        if str(error).startswith("Exceeds the limit"):  # Python names a setting of its own as the remedy
+            raise ValueError("a number has too many digits") from None
+        raise
     if levels is not None and text_is_deeper_than(text, levels, lambda: value):
         raise TooDeep(f"nested deeper than {levels} levels")
     return value

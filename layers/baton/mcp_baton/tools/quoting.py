@@ -17,10 +17,11 @@ MAX_QUOTED_CHARS = 500
 MIN_LONG_NUMBER = 10**18
 """A smaller number is never too long to be shown."""
 
-# Line breaks, characters that are invisible by default (Default_Ignorable_Code_Point), and marks of writing direction.
-# JSON itself escapes only U+0000 to U+001F.
+# Control characters other than tabs and line feeds, other line breaks, characters that are invisible by default
+# (Default_Ignorable_Code_Point), and marks of writing direction. JSON itself escapes only U+0000 to U+001F.
 _HIDDEN = re.compile(
-    "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "[\0-\x08\x0b-\x1f\x7f-\x9f"
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
@@ -42,7 +43,7 @@ def visible(value: Json) -> Json:
 
 
 def _escaped(text: str) -> str:
-    if text.isascii() and "\x7f" not in text:  # the only character in ASCII that must be escaped here
+    if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
