@@ -173,6 +173,8 @@ def console_of_kim(shared_console_of_kim: Console) -> Iterator[Console]:
 
 
 def _clean(console: Console) -> Iterator[Console]:
+    # Chromium draws a page in the background once a second, and a click waits for two frames.
+    console.page.bring_to_front()
     console.page.set_viewport_size(DESK)
     console.page.emulate_media(color_scheme="light")
     console.problems.clear()
