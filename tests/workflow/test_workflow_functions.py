@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any
 
 import pytest
@@ -20,6 +21,8 @@ from mcp_baton import (
     Workflow,
     constant,
     fetch,
+    is_in,
+    item,
     prompt_arg,
     step,
     step_output,
@@ -142,6 +145,36 @@ def test_a_workflow_function_runs_as_any_other_workflow() -> None:
     assert run.steps == {"find_book": "completed", "rules": "completed", "lend": "completed"}
     assert '"shelf": "shelf of Emma"' in run.text
     assert "rules of shelf of Emma" in run.text
+
+
+class Kind(str, Enum):  # noqa: UP042 - the text of this kind of enum is not its value
+    NEW = "new"
+
+
+def test_a_value_is_what_it_was_when_the_step_was_described_and_what_a_model_would_send() -> None:
+    received: list[object] = []
+    server = Server("library")
+
+    @server.tool
+    def note(value: Any) -> None:
+        received.append(value)
+
+    @server.workflow
+    def note_all() -> None:
+        changing: dict[str, object] = {}
+        for number in range(3):
+            changing["number"] = number
+            step(note, name=f"note_{number}")(value=changing)
+        numbers = [1]
+        step(note, name="first", when=is_in(1, numbers), each=numbers)(value=item())
+        numbers[0] = 2
+        step(note, name="others")(value=[(1, Kind.NEW), range(2), {3: Kind.NEW}])
+
+    with connect(server) as client:
+        assert client.call_workflow("note_all").completed
+
+    assert received == [{"number": 0}, {"number": 1}, {"number": 2}, 1, [[1, "new"], [0, 1], {"3": "new"}]]
+    assert type(received[-1][0][1]) is str  # type: ignore[index]
 
 
 def test_a_step_gets_its_name_from_its_tool_and_its_fields_are_sources() -> None:

@@ -107,7 +107,7 @@ def _rebuild(value: Json, on_text: Callable[[str], str]) -> Json:
         return value
     if isinstance(value, Mapping):
         return {key: _rebuild(item, on_text) for key, item in value.items()}
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [_rebuild(item, on_text) for item in value]
     return value
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn, cast
 from msgspec import Struct
 
 from mcp_baton.exceptions import WorkflowError
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.json import Json, dumps, loads
 from mcp_baton.tools.templates import copy_json
 
 refusals: Final[ContextVar["list[WorkflowError] | None"]] = ContextVar("refusals", default=None)
@@ -203,7 +203,7 @@ def source_of(value: object) -> Any:
 def as_source(value: object) -> Source:
     """A source, the source of a reference, or a plain value as a constant."""
     source = source_of(value)
-    return source if isinstance(source, SOURCES) else Constant(source)
+    return source if isinstance(source, SOURCES) else constant(source)
 
 
 def workflows_of(value: object) -> Iterator[str]:
@@ -238,7 +238,11 @@ def prompt_arg(name: str) -> PromptArg:
 def constant(value: Json) -> Constant:
     """A fixed JSON value. In its strings `{arg}` is replaced by the prompt argument's value, as the client sent it; an
     unknown `{name}` stays as it is."""
-    return Constant(copy_json(value))
+    try:
+        # The author may change a list later. And a tool gets what a model would send: no tuple, and no `Enum`.
+        return Constant(loads(dumps(copy_json(value))))
+    except (TypeError, ValueError, RecursionError):
+        return Constant(value)  # the check of the workflow reports it
 
 
 _NO_DEFAULT: Any = object()
@@ -253,7 +257,7 @@ def step_output(binding: str, path: str | None = None, *, default: Json = _NO_DE
         default: The value if the step was skipped or its output lacks the path.
     """
     source = StepOutput(binding, path)
-    return source if default is _NO_DEFAULT else FirstOf((source, Constant(copy_json(default))))
+    return source if default is _NO_DEFAULT else FirstOf((source, constant(default)))
 
 
 def task_variable(name: str, path: str | None = None) -> TaskVariable:
