@@ -26,7 +26,7 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.remaining import Handle, RemainingCalls
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost, statuses_of
 
@@ -105,17 +105,17 @@ ARGUMENT_TEXTS = {
     "skipped": ("s", step_output("order"), "<missing: a>"),
     "a field of no output": ("f", step_output("order", "a.b"), "<field 'a.b' from fetch_order>"),
     "no such field": ("c", step_output("order", "a.b"), "<missing: a>"),
-    "no such variable": ("c", task_variable("seen"), "<missing: a>"),
-    "no such field of a variable": ("c", task_variable("seen", "a.0"), "<missing: a>"),
-    "a variable that an earlier step may set": ("p", task_variable("seen"), "<task variable seen>"),
+    "no such variable": ("c", TaskVariable("seen"), "<missing: a>"),
+    "no such field of a variable": ("c", TaskVariable("seen", "a.0"), "<missing: a>"),
+    "a variable that an earlier step may set": ("p", TaskVariable("seen"), "<task variable seen>"),
     "a variable with a known setter": (
         "c",
-        task_variable("opened"),
+        TaskVariable("opened"),
         "<task variable opened (set by look)>",
     ),
     "a field of a variable with several setters": (
         "c",
-        task_variable("read", "a.0"),
+        TaskVariable("read", "a.0"),
         "<field 'a.0' from task variable read (set by look or see)>",
     ),
     "a required prompt argument": ("c", prompt_arg("amount"), "<prompt arg amount>"),

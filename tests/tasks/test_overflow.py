@@ -4,7 +4,7 @@ import pytest
 
 from mcp_baton import Argument, Context, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.present.view import variables_in
-from mcp_baton.workflow.sources import task_variable
+from mcp_baton.workflow.sources import TaskVariable
 from mcp_baton.workflow.steps.step import Step
 from tests.noise import noise
 from tests.sent import Requests
@@ -63,7 +63,7 @@ def large_server() -> Server:
         stop,
         ToolStep("use", tool="measure", arguments={"text": step_output("make")}),
     )
-    use_variable = ToolStep("use", tool="measure", arguments={"text": task_variable("big")})
+    use_variable = ToolStep("use", tool="measure", arguments={"text": TaskVariable("big")})
     add("paused_variable", ToolStep("keep", tool="keep", checkpoint=True), stop, use_variable)
     use_argument = ToolStep("use", tool="measure", arguments={"text": prompt_arg("text")})
     add("argument", stop, use_argument, arguments=(Argument("text", required=True),))

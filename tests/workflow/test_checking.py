@@ -18,7 +18,7 @@ from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.checking import MAX_STEP_NAME_CHARS, MAX_STEPS
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.function_checks import check_workflows
-from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output
 from mcp_baton.workflow.steps.step import Step
 
 
@@ -211,7 +211,7 @@ def test_a_function_must_be_published_as_exactly_one_tool() -> None:
 
 
 def test_a_tool_that_needs_more_scopes_than_the_workflow_is_not_named() -> None:
-    step = fetch(task_variable("seen", "id"))
+    step = fetch(TaskVariable("seen", "id"))
     hidden = published({"look": ping}, sets=("seen",), requires=frozenset({"admin"}))
     admins = published({"fetch": fetch_order}, requires=frozenset({"admin"}))
 

@@ -8,7 +8,7 @@ import pytest
 from mcp_baton import Server, ToolStep, WorkflowError
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.sources import Source, constant, prompt_arg, source_json, step_output, task_variable
+from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, source_json, step_output
 from mcp_baton.workflow.steps.step import Step
 
 FETCH = ToolStep("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
@@ -91,7 +91,7 @@ def test_fingerprints_of_different_sources_differ() -> None:
         prompt_arg("a"),
         step_output("a"),
         step_output("a", "b"),
-        task_variable("a"),
+        TaskVariable("a"),
     ]
     fingerprints = {ToolStep("s", tool="fetch", arguments={"order_id": source}).fingerprint for source in sources}
 

@@ -16,7 +16,7 @@ from mcp_baton.workflow.continuation import ContinuationCall, match_again, match
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import SchemaMismatch
 from mcp_baton.workflow.plan import CallArguments, Plan
-from mcp_baton.workflow.sources import Source, constant, item, prompt_arg, step_output
+from mcp_baton.workflow.sources import Item, Source, constant, prompt_arg, step_output
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.stored_calls import stored_call
 from tests.fakes import plan_of, task_of
@@ -32,7 +32,7 @@ FETCH = ToolStep("fetch", tool="fetch")
 TO_FOUND = ToolStep("found", tool="mail", arguments={"to": step_output("fetch", "email")})
 ANYTHING = ToolStep("anything", tool="mail")
 VAGUE = ToolStep("vague", tool="mail", arguments={"text": constant("hi")})
-TO_ALL = ListStep("all", tool="mail", each=constant(["ann", "bob"]), arguments={"to": item(), "text": constant("hi")})
+TO_ALL = ListStep("all", tool="mail", each=constant(["ann", "bob"]), arguments={"to": Item(), "text": constant("hi")})
 
 
 def plan(steps: Sequence[tuple[Step, StepStatus]], *, calls: JsonObject | None = None, **other_variables: Json) -> Plan:

@@ -13,7 +13,7 @@ from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import SchemaMismatch, UnresolvableParams
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.sources import FirstOf, Source, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import FirstOf, Source, TaskVariable, constant, prompt_arg, step_output
 from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost
 
@@ -53,9 +53,9 @@ def ready(arguments: JsonObject) -> Prepared:
         (step_output("order", "total"), 30.0),
         (step_output("order", "lines.0.sku"), "x"),
         (step_output("order", "note"), None),
-        (task_variable("seen"), {"at": [1]}),
-        (task_variable("seen", "at.0"), 1),
-        (task_variable("nothing"), None),
+        (TaskVariable("seen"), {"at": [1]}),
+        (TaskVariable("seen", "at.0"), 1),
+        (TaskVariable("nothing"), None),
     ],
 )
 def test_every_source_yields_its_value(source: Source, value: Json) -> None:
@@ -77,8 +77,8 @@ def test_every_source_yields_its_value(source: Source, value: Json) -> None:
             {},
             "'lines.1' is not in the output of step 'fetch': 'lines' is a list of 1 item",
         ),
-        (task_variable("seen"), {}, "the task variable 'seen' is not set"),
-        (task_variable("seen", "x"), {"seen": {}}, "the task variable 'seen' has no 'x', or its value was lost"),
+        (TaskVariable("seen"), {}, "the task variable 'seen' is not set"),
+        (TaskVariable("seen", "x"), {"seen": {}}, "the task variable 'seen' has no 'x', or its value was lost"),
     ],
 )
 def test_an_argument_without_a_value_is_unresolvable(
@@ -96,7 +96,7 @@ class Unreadable(dict[str, Json]):
         raise StoreUnavailable(f"{name} cannot be read")
 
 
-@pytest.mark.parametrize("source", [task_variable("seen"), FirstOf((task_variable("seen"), constant(1)))])
+@pytest.mark.parametrize("source", [TaskVariable("seen"), FirstOf((TaskVariable("seen"), constant(1)))])
 def test_a_variable_that_cannot_be_read_now_is_named(source: Source) -> None:
     decision = decide(call(a=source), variables=Unreadable(seen=1))
 

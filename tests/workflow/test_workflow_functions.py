@@ -26,6 +26,7 @@ from mcp_baton import (
     prompt_arg,
     step,
     step_output,
+    task_variable,
 )
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import JsonRpcError, connect
@@ -164,11 +165,11 @@ def test_a_value_is_what_it_was_when_the_step_was_described_and_what_a_model_wou
         changing: dict[str, object] = {}
         for number in range(3):
             changing["number"] = number
-            step(note, name=f"note_{number}")(value=changing)
+            step("note", name=f"note_{number}")(value=changing)
         numbers = [1]
-        step(note, name="first", when=is_in(1, numbers), each=numbers)(value=item())
+        step("note", name="first", when=is_in(1, numbers), each=numbers)(value=item())
         numbers[0] = 2
-        step(note, name="others")(value=[(1, Kind.NEW), range(2), {3: Kind.NEW}])
+        step("note", name="others")(value=[(1, Kind.NEW), range(2), {3: Kind.NEW}])
 
     with connect(server) as client:
         assert client.call_workflow("note_all").completed
@@ -215,6 +216,35 @@ def f_string(title: str) -> None:
 
 def text(title: str) -> None:
     step(find_book)(title="The " + title)  # here
+
+
+def text_of_the_element(title: str) -> None:
+    step(find_book, each=["a"])(title=f"{item()}")  # here
+
+
+def condition_on_the_element(title: str) -> None:
+    step(find_book, each=["a"])(title=item() or title)  # here
+
+
+def element_in_a_list(title: str) -> None:
+    step(find_book, each=["a"])(title=[item()])  # type: ignore[arg-type]  # here
+
+
+def text_of_a_variable(title: str) -> None:
+    step(find_book)(title=f"{task_variable('title')}")  # here
+
+
+def text_of_a_source(title: str) -> None:
+    step(find_book)(title=f"{prompt_arg('title')}")  # here
+
+
+def condition_on_a_source(title: str) -> None:
+    step(find_book)(title="a" if prompt_arg("title") else title)  # here
+
+
+def text_of_a_condition(title: str) -> None:
+    book = step(find_book)(title=title)
+    step(find_book, name="again")(title=str(book.copies > 1))  # here
 
 
 def loop(title: str) -> None:
@@ -285,6 +315,13 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (condition_of_another_workflow, "use this workflow's own"),
     (f_string, "pass it to the tool as an argument of its own"),
     (text, "do it in a tool"),
+    (text_of_the_element, "pass it to the tool as an argument of its own"),
+    (condition_on_the_element, "give it to a step: step(tool, when=…)"),
+    (element_in_a_list, "give the tool a parameter for it"),
+    (text_of_a_variable, "pass it to the tool as an argument of its own"),
+    (text_of_a_source, "pass it to the tool as an argument of its own"),
+    (condition_on_a_source, "give it to a step: step(tool, when=…)"),
+    (text_of_a_condition, "give it to a step: step(tool, when=…)"),
     (loop, "call a tool for each element: step(tool, each=…)"),
     (length, "call a tool for each element: step(tool, each=…)"),
     (method, "call methods in a tool"),

@@ -31,8 +31,8 @@ from mcp_baton.tools.questions import (
 )
 from mcp_baton.tools.schema.dependency import Depends
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.reference import first_of, or_default
-from mcp_baton.workflow.sources import constant, exists, is_in, item, not_, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.reference import first_of, item, or_default, task_variable
+from mcp_baton.workflow.sources import constant, exists, is_in, not_, prompt_arg, step_output
 from mcp_baton.workflow.step_functions import (
     ask_model,
     ask_user,

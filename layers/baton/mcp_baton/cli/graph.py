@@ -96,7 +96,7 @@ def _notes(step: Step) -> Iterator[str]:
     if isinstance(step, Wait):
         yield step.wait_text
     if step.when is not None:
-        yield f"only if {step.when}"
+        yield f"only if {step.when.text}"
 
 
 def _pauses(step: Step, tool: Tool | None) -> Iterator[str]:

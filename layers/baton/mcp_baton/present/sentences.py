@@ -45,7 +45,7 @@ NOTHING_RUN: Final = "Nothing was run"
 SKIPS: Final[Mapping[Skip, Callable[[Step], str]]] = {
     # The definition may have lost its condition since.
     Skip.CONDITION: lambda step: (
-        "its condition is false" if step.when is None else f"its condition {one_line(str(step.when))} is false"
+        "its condition is false" if step.when is None else f"its condition {one_line(step.when.text)} is false"
     ),
     Skip.NO_CALLBACK: lambda step: (
         "no callback came in time"

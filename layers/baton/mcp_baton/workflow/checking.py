@@ -13,6 +13,7 @@ from mcp_baton.tools.arguments import NAME, TASK_ID, Argument, is_portable_name
 from mcp_baton.tools.templates import placeholders
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Workflow
+from mcp_baton.workflow.reference import task_variable
 from mcp_baton.workflow.schema_paths import Schema
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import (
@@ -27,7 +28,6 @@ from mcp_baton.workflow.sources import (
     prompt_arg,
     source_text,
     step_output,
-    task_variable,
 )
 from mcp_baton.workflow.steps.context import StepContext, as_code, width_fault
 from mcp_baton.workflow.steps.list_step import ListStep
@@ -373,7 +373,8 @@ def _comparison_faults(comparison: Condition, context: StepContext) -> Iterator[
         f"{source_text(source)} ({' or '.join(sorted(kinds))})"
         for source, kinds in zip(comparison.operands, (left_kinds, right_kinds), strict=True)
     )
+    compares = f"the condition {comparison.text} compares {left} with {right}"
     if comparison.operator in ("==", "!=") and not left_kinds & right_kinds:
-        yield f"the condition {comparison} compares {left} with {right}, which are never equal; compare equal types"
+        yield f"{compares}, which are never equal; compare equal types"
     elif comparison.operator in ("<", "<=", ">", ">=") and not left_kinds & right_kinds & {"number", "string"}:
-        yield f"the condition {comparison} compares {left} with {right}; compare two numbers or two texts"
+        yield f"{compares}; compare two numbers or two texts"

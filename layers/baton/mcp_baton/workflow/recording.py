@@ -2,14 +2,21 @@
 
 import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextvars import ContextVar
 from typing import Any, Final, NoReturn
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.tools.secrets import strings_in
 from mcp_baton.workflow.description_call import enclosing_block
 from mcp_baton.workflow.reference import REFERENCE_TEXT, REFUSED_METHODS, Reference, workflow_of
-from mcp_baton.workflow.sources import Condition, Constant, StepOutput, as_source, author_line, workflows_of
+from mcp_baton.workflow.sources import (
+    Condition,
+    Constant,
+    StepOutput,
+    as_source,
+    author_line,
+    recording_of_function,
+    workflows_of,
+)
 from mcp_baton.workflow.steps.step import Step
 
 
@@ -46,7 +53,9 @@ class Recording:
                     "give this workflow an argument or a step of its own"
                 )
         elif isinstance(value, Condition):
-            raise self.error(f"{name!r} is given the condition {value}; give it to the step: step(tool, when=…)(…)")
+            raise self.error(
+                f"{name!r} is given the condition {value.text}; give it to the step: step(tool, when=…)(…)"
+            )
         elif isinstance(value, Coroutine):
             value.close()
             raise self.error(
@@ -106,11 +115,8 @@ def _reference_in(value: object) -> Reference | None:
     return next((reference for item in items if (reference := _reference_in(item)) is not None), None)
 
 
-recording_of_function: Final[ContextVar[Recording | None]] = ContextVar("recording", default=None)
-
-
 def current_recording(function: str) -> Recording:
-    recording = recording_of_function.get()
+    recording: Recording | None = recording_of_function.get()
     if recording is None:
         cause = f"{author_line()} calls {function} outside of a workflow function"
         raise WorkflowError("?", f"{cause}; move it into a function with @server.workflow")

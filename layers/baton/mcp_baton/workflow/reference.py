@@ -1,17 +1,22 @@
 """References: values that exist only when a workflow runs (docs/workflows.md, Workflow functions)."""
 
 from collections.abc import Callable
-from typing import Final, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
+
+from msgspec import structs
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.workflow.sources import (
     USE_A_CONDITION,
     Condition,
     FirstOf,
+    Item,
     NoValueYet,
     Operand,
     PromptArg,
+    Source,
     StepOutput,
+    TaskVariable,
     as_source,
     author_line,
     source_text,
@@ -32,7 +37,7 @@ class Reference(Operand):
 
     __slots__ = ("__baton_source__", "__baton_workflow__")
 
-    def __init__(self, source: PromptArg | StepOutput | FirstOf, workflow: str | None = None) -> None:
+    def __init__(self, source: Source, workflow: str | None = None) -> None:
         self.__baton_source__ = source
         self.__baton_workflow__ = workflow
 
@@ -53,7 +58,7 @@ class Reference(Operand):
             NoValueYet: The field cannot be written as a path.
         """
         source = self.__baton_source__
-        if not isinstance(source, StepOutput):
+        if not isinstance(source, StepOutput | TaskVariable | Item):
             raise no_value(
                 self, f"takes the field {field!r} of", "pass the whole argument; take fields and call methods in a tool"
             )
@@ -64,7 +69,7 @@ class Reference(Operand):
                 self, f"takes {field!r} of", "the names of fields have no dots; return it under another name"
             )
         path = str(field) if source.path is None else f"{source.path}.{field}"
-        return Reference(StepOutput(source.binding, path), self.__baton_workflow__)
+        return Reference(structs.replace(source, path=path), self.__baton_workflow__)
 
 
 def workflow_of(reference: Reference) -> str | None:
@@ -92,7 +97,7 @@ REFERENCE_TEXT: Final = r"<(the (argument|result of the step|field) '|the value 
 def no_value(reference: Reference, does: str, remedy: str, workflow: str | None = None) -> NoValueYet:
     """The error for a use that needs the value."""
     cause = f"{author_line()} {does} {name_of(reference)}, which has no value before the workflow runs; {remedy}"
-    return NoValueYet(workflow or workflow_of(reference) or "?", cause)
+    return NoValueYet(workflow or workflow_of(reference), cause)
 
 
 def _refuse(does: str, remedy: str) -> Callable[..., NoReturn]:
@@ -129,6 +134,16 @@ REFUSED_METHODS: Final = tuple(method for methods, _ in _REFUSED.values() for me
 for _does, (_methods, _remedy) in _REFUSED.items():
     for _method in _methods.split():
         setattr(Reference, f"__{_method}__", _refuse(_does, _remedy))
+
+
+def task_variable(name: str, path: str | None = None) -> Any:
+    """A task variable that a tool has set through `Context.task`, or one field of it (path as in `step_output`)."""
+    return Reference(TaskVariable(name, path))
+
+
+def item(path: str | None = None) -> Any:
+    """The current element of the list of a step with `each`, or one field of it (path as in `step_output`)."""
+    return Reference(Item(path))
 
 
 def first_of[T](*values: T | None) -> T:

@@ -180,7 +180,7 @@ class KnownValues(SourceValues, frozen=True):
         if isinstance(cause, Missing) and cause.producer is not None:
             return self._dependency_pause(cause.producer, step)
         problem = cause if isinstance(cause, str) else self.why_missing(cause)
-        return UnresolvableParams(step.name, source_text(source), step.tool or "", problem, str(step.when))
+        return UnresolvableParams(step.name, source_text(source), step.tool or "", problem, step.when.text)
 
     def may_settle(self, step: Step) -> bool:
         """Whether an answer or a callback settles its step now: its condition holds, and with `parallel` the steps that

@@ -13,17 +13,18 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json, dumps, loads
 from mcp_baton.tools.templates import copy_json
 
-refusals: Final[ContextVar["list[WorkflowError] | None"]] = ContextVar("refusals", default=None)
-"""The errors of the workflow function that is being called. It must not catch them."""
+recording_of_function: Final[ContextVar[Any]] = ContextVar("recording", default=None)
+"""The `Recording` of the workflow function that is being called. It has the errors, which the function may catch."""
 
 
 class NoValueYet(WorkflowError, TypeError):
     """A workflow function uses a value that exists only when the workflow runs."""
 
-    def __init__(self, workflow: str, cause: str) -> None:
-        super().__init__(workflow, cause)
-        if (errors := refusals.get()) is not None:
-            errors.append(self)
+    def __init__(self, workflow: str | None, cause: str) -> None:
+        recording = recording_of_function.get()
+        super().__init__(workflow or (recording.workflow if recording else "?"), cause)
+        if recording is not None:
+            recording.refusals.append(self)
 
 
 def author_line() -> str:
@@ -49,12 +50,25 @@ def is_authors(frame: FrameType) -> bool:
 USE_A_CONDITION = "give it to a step: step(tool, when=…), and combine conditions with (…) & (…), (…) | (…) and not_(…)"
 """What to write instead of a test in Python."""
 
+_PARENTHESES: Final = "put each comparison in parentheses: (order.total > 100) & exists(order.email)"
+
+
+def _refuse(does: str, remedy: str) -> Any:
+    def refuse(self: Any, *_given: object) -> NoReturn:
+        text = f"the condition {self.text}" if isinstance(self, Condition) else f"the value {source_text(self)}"
+        cause = f"{author_line()} {does} {text}, which has no value before the workflow runs"
+        raise NoValueYet(min(workflows_of(self), default=None), f"{cause}; {remedy}")
+
+    return refuse
+
 
 class Operand:
     """A value that can be compared. Comparisons make a `Condition`."""
 
     __slots__ = ()
     __hash__ = object.__hash__
+    __bool__ = _refuse("tests", USE_A_CONDITION)
+    __str__ = __format__ = _refuse("makes text from", "pass it to the tool as an argument of its own")
 
     def __eq__(self, other: object) -> "Condition":  # type: ignore[override]
         return Condition.of("==", self, other)
@@ -95,7 +109,7 @@ class Condition(Struct, frozen=True, eq=False):
         made_by = {name for value in values for name in workflows_of(value)}
         if operator in _SIGNS and (wrong := [value for value in values if not _is_condition(value)]):
             cause = f"{author_line()} combines {wrong[0]!r} with a condition by {_SIGNS[operator]}"
-            raise NoValueYet(min(made_by, default="?"), f"{cause}; {_PARENTHESES}")
+            raise NoValueYet(min(made_by, default=None), f"{cause}; {_PARENTHESES}")
         operands = map(condition_of if operator in COMBINING else as_source, values)
         return cls(operator, tuple(operands), frozenset(made_by))
 
@@ -114,26 +128,22 @@ class Condition(Struct, frozen=True, eq=False):
     def __invert__(self) -> "Condition":
         return Condition.of("not", self)
 
-    def _compare(self, _other: object) -> NoReturn:
-        cause = f"{author_line()} compares the condition {self} with a value"
-        raise NoValueYet(min(self.workflows, default="?"), f"{cause}; {_PARENTHESES}")
-
-    __lt__ = __le__ = __gt__ = __ge__ = _compare
-    __eq__ = __ne__ = _compare
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse("compares", _PARENTHESES)
+    __eq__ = __ne__ = __lt__
     __hash__ = object.__hash__
+    __bool__ = _refuse("tests", USE_A_CONDITION)
+    __str__ = __format__ = _refuse("makes text from", "give it to a step: step(tool, when=…)")
 
-    def __bool__(self) -> bool:
-        cause = f"{author_line()} tests the condition {self}, which has no value before the workflow runs"
-        raise NoValueYet(min(self.workflows, default="?"), f"{cause}; {USE_A_CONDITION}")
-
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """The condition as its author would write it, for texts."""
         match self.operator, self.operands:
             case "exists", (source,):
                 return f"exists({source_text(source)})"
             case "not", (condition,):
-                return f"not ({condition})"
+                return f"not ({condition.text})"
             case "and" | "or" as operator, (left, right):
-                return f"({left}) {operator} ({right})"
+                return f"({left.text}) {operator} ({right.text})"
             case operator, (left, right):
                 return f"{source_text(left)} {operator} {source_text(right)}"
         raise ValueError(self.operator)
@@ -149,7 +159,6 @@ class Condition(Struct, frozen=True, eq=False):
 
 COMBINING = frozenset({"and", "or", "not"})
 _SIGNS: Final = {"and": "&", "or": "|"}
-_PARENTHESES: Final = "put each comparison in parentheses: (order.total > 100) & exists(order.email)"
 
 
 class PromptArg(Operand, Struct, frozen=True, eq=False):
@@ -258,16 +267,6 @@ def step_output(binding: str, path: str | None = None, *, default: Json = _NO_DE
     """
     source = StepOutput(binding, path)
     return source if default is _NO_DEFAULT else FirstOf((source, constant(default)))
-
-
-def task_variable(name: str, path: str | None = None) -> TaskVariable:
-    """A task variable that a tool has set through `Context.task`, or one field of it (path as in `step_output`)."""
-    return TaskVariable(name, path)
-
-
-def item(path: str | None = None) -> Any:
-    """The current element of the list of a step with `each`, or one field of it (path as in `step_output`)."""
-    return Item(path)
 
 
 def is_in(value: object, values: Sequence[Json]) -> Condition:

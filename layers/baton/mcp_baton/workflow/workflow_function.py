@@ -13,9 +13,9 @@ from mcp_baton.tools.labels import name_of
 from mcp_baton.tools.schema.signature import Parameter, is_async, read_signature
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.description_call import describe
-from mcp_baton.workflow.recording import Recording, recording_of_function
+from mcp_baton.workflow.recording import Recording
 from mcp_baton.workflow.reference import Reference
-from mcp_baton.workflow.sources import PromptArg, refusals
+from mcp_baton.workflow.sources import PromptArg, recording_of_function
 from mcp_baton.workflow.steps.tool_step import WORKFLOW_NAME
 
 
@@ -63,12 +63,11 @@ def workflow_of_function(
         parameter.name: Reference(PromptArg(argument.name), name)
         for parameter, argument in zip(signature.parameters, arguments, strict=True)
     }
-    token, refusals_token = recording_of_function.set(recording), refusals.set(recording.refusals)
+    token = recording_of_function.set(recording)
     try:
         return_value = describe(name, function, references, tools, recording.steps)
     finally:
         recording_of_function.reset(token)
-        refusals.reset(refusals_token)
     for error in recording.refusals:
         raise error
     for uncalled_step in recording.uncalled_steps.values():
