@@ -269,6 +269,29 @@ def direct_call(title: str) -> None:
     find_book(title)  # here
 
 
+def direct_call_without_a_reference(title: str) -> None:
+    book = find_book("Emma")  # here
+    step(lend)(shelf=book.shelf)
+
+
+def direct_call_in_a_try_block(title: str) -> None:
+    try:
+        book = find_book("Emma")  # here
+    except WorkflowError:
+        book = Book("A", 1)
+    step(lend)(shelf=book.shelf)
+
+
+def direct_call_through_another_function(title: str) -> None:
+    books = list(map(find_book, ["Emma"]))  # here
+    step(lend)(shelf=books[0].shelf)
+
+
+def discarded_call_of_an_async_tool(title: str) -> None:
+    lend("A", title)  # type: ignore[arg-type, unused-coroutine]  # here
+    step(find_book)(title=title)
+
+
 def direct_call_of_an_async_tool(title: str) -> None:
     book = step(find_book)(title=title)
     step(find_book, name="again")(title=lend("a", book.shelf))  # type: ignore[arg-type]  # here
@@ -327,7 +350,11 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (method, "call methods in a tool"),
     (field_of_argument, "call methods in a tool"),
     (direct_call, "write step(find_book)(…)"),
-    (direct_call_of_an_async_tool, "write step(tool)(…)"),
+    (direct_call_without_a_reference, "write step(find_book)(…)"),
+    (direct_call_in_a_try_block, "write step(find_book)(…)"),
+    (direct_call_through_another_function, "write step(find_book)(…)"),
+    (discarded_call_of_an_async_tool, "write step(lend)(…)"),
+    (direct_call_of_an_async_tool, "write step(lend)(…)"),
     (reference_in_a_list, "give the tool a parameter for it"),
     (other_workflow, "give this workflow an argument or a step of its own"),
     (too_many_values, "2 values for 1 parameters; give title"),

@@ -15,14 +15,21 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.workflow.reference import IN_A_TOOL, REFERENCE_TEXT, Reference, no_value
-from mcp_baton.workflow.sources import USE_A_CONDITION, PromptArg, StepOutput, is_authors, source_of
+from mcp_baton.workflow.sources import (
+    USE_A_CONDITION,
+    PromptArg,
+    StepOutput,
+    is_authors,
+    recording_of_function,
+    source_of,
+)
 from mcp_baton.workflow.steps.step import Step
 
 _MONITOR: Final = 4
@@ -147,49 +154,82 @@ class _Test(Struct, frozen=True):
 
 @contextmanager
 def _monitored(workflow: str, function: Any, tools: Mapping[str, Any], steps: Sequence[Step]) -> Iterator[None]:
-    """Refuse direct calls of tools with references, whose results would become constants, and tests of references.
+    """Refuse direct calls of tools, which would run now and make constants, and tests of references.
 
     Uses `sys.monitoring`, which costs nothing outside of the tools' own code and of functions with tests.
     """
-    monitoring = sys.monitoring
-    if monitoring.get_tool(_MONITOR) is not None:
+    if sys.monitoring.get_tool(_MONITOR) is not None:
         yield
         return
-    unwrapped_tools = ((name, inspect.unwrap(tool)) for name, tool in tools.items())
-    names = {tool.__code__: name for name, tool in unwrapped_tools if hasattr(tool, "__code__")}
-    tests = {code: offsets for code in _codes_with_tests(function) if (offsets := _tests_by_offset(code))}
+    names = {_code_of(tool): name for name, tool in tools.items()}
+    names.pop(None, None)
+    codes = list(_codes_of_the_author(function))
+    tests = {code: offsets for code in codes if _may_test(code) and (offsets := _tests_by_offset(code))}
 
-    def reject_direct_call(code: CodeType, _offset: int) -> None:
-        frame = sys._getframe(1)  # noqa: SLF001 - the frame of the tool that is being called
-        caller = frame.f_back
-        if caller is not None and any(isinstance(value, Reference) for value in frame.f_locals.values()):
-            line, name = f"{caller.f_code.co_filename}:{caller.f_lineno}", names[code]
-            raise WorkflowError(workflow, f"{line} calls the tool {name!r} directly; write step({name})(…)")
+    def reject_call(_code: CodeType, _offset: int, called: object, *_: object) -> None:
+        # The start of a coroutine function cannot be monitored: its call only makes a coroutine.
+        code = _code_of(called) if isinstance(called, FunctionType | MethodType) else None
+        if code in names:
+            _reject_direct_call(workflow, names[code], sys._getframe(1))  # noqa: SLF001 - the frame that makes the call
+
+    def reject_start(code: CodeType, _offset: int) -> None:
+        # Another function, such as `map`, has called the tool.
+        _reject_direct_call(workflow, names[code], sys._getframe(1).f_back)  # noqa: SLF001 - the frame that called the tool
 
     def reject_test(code: CodeType, offset: int) -> None:
         for test in tests.get(code, {}).get(offset, ()):
             _reject_test(workflow, test, sys._getframe(1), steps)  # noqa: SLF001 - the frame that executes the instruction
 
-    events = monitoring.events
-    watched = dict.fromkeys(names, events.PY_START) | dict.fromkeys(tests, events.INSTRUCTION)
+    events = sys.monitoring.events
+    watched = dict.fromkeys(names, events.PY_START)
+    for code in codes:
+        watched[code] = watched.get(code, 0) | events.CALL | (events.INSTRUCTION if code in tests else 0)
+    callbacks = {events.PY_START: reject_start, events.CALL: reject_call, events.INSTRUCTION: reject_test}
+    with _watching(callbacks, watched):
+        yield
+
+
+@contextmanager
+def _watching(callbacks: Mapping[int, Any], watched: Mapping[CodeType, int]) -> Iterator[None]:
+    """Call the callbacks of events in these codes."""
+    monitoring = sys.monitoring
     monitoring.use_tool_id(_MONITOR, "mcp_baton")
-    monitoring.register_callback(_MONITOR, events.PY_START, reject_direct_call)
-    monitoring.register_callback(_MONITOR, events.INSTRUCTION, reject_test)
-    for code, event in watched.items():
-        monitoring.set_local_events(_MONITOR, code, event)
+    for event, callback in callbacks.items():
+        monitoring.register_callback(_MONITOR, event, callback)
+    for code, events in watched.items():
+        monitoring.set_local_events(_MONITOR, code, events)
     try:
         yield
     finally:
         for code in watched:
-            monitoring.set_local_events(_MONITOR, code, events.NO_EVENTS)
-        monitoring.register_callback(_MONITOR, events.PY_START, None)
-        monitoring.register_callback(_MONITOR, events.INSTRUCTION, None)
+            monitoring.set_local_events(_MONITOR, code, monitoring.events.NO_EVENTS)
+        for event in callbacks:
+            monitoring.register_callback(_MONITOR, event, None)
         monitoring.free_tool_id(_MONITOR)
 
 
-def _codes_with_tests(function: Any) -> Iterator[CodeType]:
-    """The codes of the function, of functions within it, and of the author's functions that these call, if they contain
-    instructions that may be tests."""
+def _code_of(function: Any) -> Any:
+    """The code that an author has written for a function; `None` for an object without code."""
+    return getattr(inspect.unwrap(function), "__code__", None)
+
+
+def _reject_direct_call(workflow: str, name: str, caller: FrameType | None) -> None:
+    recording = recording_of_function.get()
+    if recording is None or caller is None:
+        return  # another thread calls the tool
+    line = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+    error = WorkflowError(workflow, f"{line} calls the tool {name!r} directly; write step({name})(…)")
+    recording.refusals.append(error)  # the function may catch it
+    raise error
+
+
+def _may_test(code: CodeType) -> bool:
+    """Whether a code has instructions that may be tests."""
+    return not _TEST_OPCODES.isdisjoint(code.co_code[::2]) or not set(_TESTS).isdisjoint(code.co_names)
+
+
+def _codes_of_the_author(function: Any) -> Iterator[CodeType]:
+    """The codes of the function, of functions within it, and of the author's functions that these call."""
     folder = os.path.dirname(function.__code__.co_filename) + os.sep  # noqa: PTH120 - importing pathlib takes time
     waiting, visited = [(function.__code__, function.__globals__)], set[CodeType]()
     while waiting:
@@ -197,8 +237,7 @@ def _codes_with_tests(function: Any) -> Iterator[CodeType]:
         if code in visited or not code.co_filename.startswith(folder) or "site-packages" in code.co_filename:
             continue
         visited.add(code)
-        if not _TEST_OPCODES.isdisjoint(code.co_code[::2]) or not set(_TESTS).isdisjoint(code.co_names):
-            yield code
+        yield code
         waiting += ((part, variables) for part in code.co_consts if isinstance(part, CodeType))
         values = [variables[name] for name in code.co_names if name in variables]
         modules = [value for value in values if isinstance(value, ModuleType)]
