@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Server, ToolStep, Workflow, ask_model, constant, prompt_arg, step, step_output
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError
 from tests.support.client import Clock, Table
@@ -79,6 +80,29 @@ def test_a_resume_runs_failed_steps_again_but_not_completed_ones(baton: Connect)
     assert task.variables["_workflow.result.refund"] == "A-17: 30.0"
     assert task.variables["_workflow.result.fetch"] == {"id": "A-17", "total": 30.0}
     assert task.result == {"completed": True, "steps_completed": 3}
+
+
+@pytest.mark.parametrize("arguments", [{"value": 5}, {"value": "5"}, {"value": True}, {"value": [1, {"a": None}]}, {}])
+@pytest.mark.parametrize("background", [True, False])
+def test_an_argument_keeps_its_type_in_a_resume_and_in_a_worker(
+    baton: Connect, background: bool, arguments: JsonObject
+) -> None:
+    received: list[object] = []
+    server = Server("shop")
+
+    @server.tool
+    def note(value: object) -> None:
+        received.append(value)
+
+    @server.workflow(background=background)
+    def note_twice(value: bool | int | list[Any] | str = 7) -> None:
+        step("note")(value=value)
+        step("note", name="again", when=ask_model("go", "Again?", bool))(value=value)
+
+    run = baton(server).call_workflow("note_twice", arguments)
+    assert run.answer(go=True).completed
+    assert received == [arguments.get("value", 7)] * 2
+    assert type(received[1]) is type(received[0])
 
 
 @pytest.mark.parametrize("status", ["cancelled", "completed"])

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tools.templates import as_text
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.lease import Over
 from mcp_baton.workflow.pause import PauseReason, suspends
@@ -75,9 +76,12 @@ class EndedRun(Struct, frozen=True):
         arguments = self.task.arguments if self.task else None
         if not isinstance(arguments, Mapping):
             return {}
+        stored_texts = {name: as_text(value) for name, value in arguments.items()}
         names = self.known.texts.keys() - self.workflow.secrets
         return {
-            name: self.known.arguments[name] for name in sorted(names) if self.known.texts[name] != arguments.get(name)
+            name: self.known.arguments[name]
+            for name in sorted(names)
+            if self.known.texts[name] != stored_texts.get(name)
         }
 
     @property

@@ -1,7 +1,7 @@
 """The task of a run: it is created for the run, or claimed for it."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import cast
 
 from msgspec import structs
@@ -15,30 +15,31 @@ from mcp_baton.tools.secrets import stored_arguments
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, lease_end
-from mcp_baton.workflow.resolve import KnownValues
+from mcp_baton.workflow.resolve import NOTHING, KnownValues
 
 logger = logging.getLogger(__name__)
 
 
-def new_task(known: KnownValues, owner: str | None, ttl_ms: int | None = None, nulls: Collection[str] = ()) -> NewTask:
+def new_task(
+    known: KnownValues, owner: str | None, ttl_ms: int | None = None, arguments: JsonObject = NOTHING
+) -> NewTask:
     """The task to create for a workflow.
 
     Args:
         owner: Its owner; `None` for an unauthenticated caller, who gets no task.
-        nulls: The arguments that were null, which a text cannot express.
+        arguments: Its arguments as they were sent. Of an `int | str`, a text would not tell `5` from `"5"`.
     """
     workflow = known.workflow
     progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
     variables: dict[str, Json] = {PROGRESS: cast("JsonObject", progress)}
     if workflow.secrets:
         variables[SALT] = new_token()
-    texts = {name: None if name in nulls else text for name, text in known.texts.items()}
     return NewTask(
         owner=owner or "",
         variables=variables,
         workflow=workflow.name,
         definition=workflow.fingerprint,
-        arguments=stored_arguments(texts, workflow.secrets),
+        arguments=stored_arguments({**known.texts, **arguments}, workflow.secrets),
         ttl_ms=ttl_ms,
     )
 

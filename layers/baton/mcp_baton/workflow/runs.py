@@ -26,6 +26,7 @@ from mcp_baton.tools.schema.prompt_arguments import (
     check_answers,
     check_arguments,
     is_empty,
+    with_defaults,
 )
 from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text
@@ -157,8 +158,7 @@ def new_run(
     if wait_ms:
         ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, wait_ms + AFTER_WAITS_MS)
     known = _known(workflow, arguments, answers)
-    nulls = [name for name, value in arguments.items() if value is None]
-    return known, new_task(known, execution.owner, ttl_ms, nulls)
+    return known, new_task(known, execution.owner, ttl_ms, with_defaults(workflow.arguments, arguments))
 
 
 def split_answers(

@@ -49,14 +49,23 @@ def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> 
         raise ArgumentRefused(
             f"the argument{'s' * (len(missing) > 1)} {names} {'are' if missing[1:] else 'is'} required", secrets
         )
-    defaults = {argument.name: as_text(argument.default) for argument in declarations if argument.default is not None}
-    arguments = {**defaults, **arguments}
+    arguments = with_defaults(declarations, arguments)
     values = {name: _convert(by_name[name], value) for name, value in arguments.items()}
     for name, value in values.items():
         problem = oversized_secret(arguments[name], value) if by_name[name].secret else None
         if problem:
             raise ArgumentRefused(f"the argument {name!r} is secret, and {problem}")
     return {name: as_text(value) for name, value in arguments.items()}, values
+
+
+def with_defaults(declarations: Sequence[Argument], arguments: JsonObject) -> dict[str, Json]:
+    """Return the arguments as they were sent, by the names of their declarations, with the defaults of the others."""
+    defaults = {argument.name: _default(argument) for argument in declarations if argument.default is not None}
+    return {**defaults, **named(declarations, arguments)}
+
+
+def _default(argument: Argument) -> Json:
+    return as_text(argument.default) if argument.type is str else argument.default
 
 
 def named(declarations: Sequence[Argument], arguments: JsonObject) -> JsonObject:
@@ -102,7 +111,7 @@ def default_error(argument: Argument, *, in_full: bool) -> str | None:
     false."""
     try:
         if in_full or argument.type in (str, int, float, bool):
-            convert(as_text(argument.default), argument.type)
+            convert(_default(argument), argument.type)
     except InvalidArguments as error:
         return str(error)
     return None
