@@ -75,6 +75,8 @@ def test_the_offset_distinguishes_a_local_time_that_occurs_twice() -> None:
         ("2026-11-28T09:00:00", "the time has no offset from UTC"),
         ("tomorrow", "the value is no time in ISO 8601"),
         (1_795_000_000, "the value is no time in ISO 8601"),
+        ("0001-01-01T00:00:00+14:00", "in the years 1 to 9999"),
+        ("9999-12-31T23:59:59-14:00", "in the years 1 to 9999"),
         (None, "the value is no time in ISO 8601"),
     ],
 )

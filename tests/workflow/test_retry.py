@@ -76,9 +76,9 @@ class FakeHost:
     ("field", "value"),
     [
         *[("attempts", value) for value in (0, -1, 101, 2.0, True, "3", None)],
-        *[("first_s", value) for value in (-0.1, math.nan, math.inf, "1", None, True)],
-        *[("factor", value) for value in (0.9, -2, math.inf, "2")],
-        *[("max_s", value) for value in (0.4, math.nan, math.inf, None)],
+        *[("first_s", value) for value in (-0.1, math.nan, math.inf, 1e300, 34_560_001, "1", None, True)],
+        *[("factor", value) for value in (0.9, -2, math.inf, math.nan, 10**400, "2")],
+        *[("max_s", value) for value in (0.4, math.nan, math.inf, 1e300, 34_560_001, None)],
         *[("jitter", value) for value in (0, "yes", None)],
         *[("on", value) for value in ((), "ToolError", (5,), (BaseException,), (ToolError("x"),), None, 5)],
     ],

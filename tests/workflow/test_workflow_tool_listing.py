@@ -140,10 +140,14 @@ def test_an_argument_named_task_id_is_refused_in_durable_workflows() -> None:
         server_of({}, arguments=[Argument("task_id")], tool=False).check()
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_reply_budget_of_zero_is_refused(seconds: float) -> None:
-    with pytest.raises(RegistrationError, match="reply_budget_s="):
-        Server("s", reply_budget_s=seconds)
+@pytest.mark.parametrize(
+    ("option", "seconds"),
+    [*[("reply_budget_s", seconds) for seconds in (0, -1, float("nan"))], ("poll_interval_s", 1e308)],
+)
+def test_seconds_that_are_no_time_are_refused(option: str, seconds: float) -> None:
+    options: Any = {option: seconds}
+    with pytest.raises(RegistrationError, match=f"{option}="):
+        Server("s", **options)
 
 
 def test_task_ids_are_in_meta_or_text() -> None:

@@ -71,7 +71,7 @@ def _check_number(
 ) -> None:
     """Check that a value is a number above 0; with `zero` also 0, with `infinite` also infinity."""
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not infinite):
+    if not is_number or not (value > 0 or (zero and value == 0)) or (value * 1000 == math.inf and not infinite):
         unit = "bytes" if kinds is int else "seconds"
         raise RegistrationError(
             f"{option}={value!r} is not possible; give a number of {unit}, {'0 or more' if zero else 'above 0'}"

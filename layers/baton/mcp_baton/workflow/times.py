@@ -31,10 +31,10 @@ def time_of(value: Json) -> int | str:
     """A time in ISO 8601 with its offset from UTC, as epoch milliseconds; or what is wrong with it."""
     try:
         time = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
+        if time is not None and time.tzinfo is not None:
+            return (time.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
         time = None
     if time is None:
-        return f"sleep: the value is no time in ISO 8601; give a text such as {EXAMPLE}"
-    if time.tzinfo is None:
-        return f"sleep: the time has no offset from UTC, so it names no moment; give a text such as {EXAMPLE}"
-    return (time.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        return f"sleep: the value is no time in ISO 8601, in the years 1 to 9999; give a text such as {EXAMPLE}"
+    return f"sleep: the time has no offset from UTC, so it names no moment; give a text such as {EXAMPLE}"

@@ -1,7 +1,7 @@
 """When a step's tool is called again within a run (docs/workflows.md, Trying again)."""
 
-import math
 import os
+import sys
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -11,6 +11,8 @@ from msgspec.structs import force_setattr
 from mcp_baton.exceptions import ToolError
 
 MAX_ATTEMPTS = 100
+MAX_WAIT_S = 400 * 86_400
+"""No task lives longer than 400 days."""
 
 
 def system_random_fraction() -> float:
@@ -24,7 +26,7 @@ class Retry(Struct, frozen=True):
 
     Attributes:
         attempts: Calls in all, the first one included: 1 to 100.
-        first_s: The wait before the second call, seconds.
+        first_s: The wait before the second call, seconds: at most 400 days, as `max_s`.
         factor: Each further wait is this many times the one before.
         max_s: No wait is longer, seconds.
         jitter: Wait a random part of that time, so that calls that failed together are not repeated together.
@@ -51,12 +53,15 @@ class Retry(Struct, frozen=True):
         on: object = self.on
         is_attempts = type(self.attempts) is int and 1 <= self.attempts <= MAX_ATTEMPTS
         is_on = isinstance(on, tuple) and all(isinstance(kind, type) and issubclass(kind, Exception) for kind in on)
-        least_max_s = self.first_s if _is_number(self.first_s, 0) else 0
+        least_max_s = self.first_s if _is_number(self.first_s, 0, MAX_WAIT_S) else 0
         checks = {
             "attempts": (is_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}, the first call included"),
-            "first_s": (_is_number(self.first_s, 0), "a number of 0 or more"),
+            "first_s": (_is_number(self.first_s, 0, MAX_WAIT_S), f"a number from 0 to {MAX_WAIT_S}"),
             "factor": (_is_number(self.factor, 1), "a number of 1 or more"),
-            "max_s": (_is_number(self.max_s, least_max_s), f"a number of {least_max_s:g} or more"),
+            "max_s": (
+                _is_number(self.max_s, least_max_s, MAX_WAIT_S),
+                f"a number from {least_max_s:g} to {MAX_WAIT_S}",
+            ),
             "jitter": (isinstance(self.jitter, bool), "True or False"),
             "on": (bool(on) and is_on, "one or more types of exceptions, e.g. (ToolError, ConnectionError)"),
         }
@@ -79,6 +84,6 @@ class Retry(Struct, frozen=True):
         return wait_s * rng() if self.jitter else wait_s
 
 
-def _is_number(value: object, least: float) -> bool:
+def _is_number(value: object, least: float, most: float = sys.float_info.max) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(cast("float", value)) and cast("float", value) >= least
+    return is_number and least <= cast("float", value) <= most
