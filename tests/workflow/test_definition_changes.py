@@ -1,10 +1,25 @@
 """Resumes after the definition of a workflow has changed (docs/workflows.md, "When the workflow changes")."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg, step_output
+from mcp_baton import (
+    Argument,
+    Callback,
+    Fetch,
+    ListStep,
+    Question,
+    Server,
+    ToolStep,
+    Wait,
+    Workflow,
+    constant,
+    item,
+    prompt_arg,
+    step_output,
+)
 from mcp_baton.testing import Client, Connect, JsonRpcError
 from mcp_baton.workflow.steps.step import Step
 from tests.sent import Requests
@@ -161,6 +176,34 @@ def test_a_late_run_does_not_restore_the_old_definition(baton: Connect) -> None:
     state = new_client.task(task)
     assert list(state.steps) == ["first", "fetch", "refund", "notify"]
     assert state.steps["refund"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Question("refund", "How much?", returns=float),
+        Wait("refund", sleep=timedelta(hours=1)),
+        Wait("refund", Callback(float, timedelta(hours=1))),
+        Fetch("refund", ["docs://policy"]),
+        ListStep("refund", tool="refund", arguments={"amount": item()}, each=constant([1.0])),
+    ],
+    ids=["question", "time", "callback", "resource", "list"],
+)
+def test_a_task_is_shown_although_its_open_step_is_of_another_kind_now(
+    old_client: Client, task: str, step: Step
+) -> None:
+    server = version(FETCH, step, NOTIFY)
+    server.resource("docs://policy", name="policy")(lambda: "Refund within 30 days.")
+    client = old_client.deployed(server)
+
+    def shown_tool() -> str | None:
+        board: Any = client.call_workflow("refund_order", {"task_id": task, "task_action": "show"}).structured
+        tool: str | None = board["board"]["steps"][1].get("tool")
+        return tool
+
+    assert shown_tool() == "refund"
+    client.resume(task)
+    assert shown_tool() == step.tool
 
 
 @pytest.mark.parametrize("kind", ["tool", "prompt"])

@@ -228,7 +228,8 @@ def _arguments(state: WorkflowState, name: str, *, completed: bool) -> JsonObjec
     except StoreError:
         return None
     step, known = state.tool.workflow.step(name), state.plan.known
-    if stored_arguments is not None or step is None or known is None:
+    # The definition may have changed since, and the step may call no tool any more.
+    if stored_arguments is not None or step is None or step.tool is None or known is None:
         return stored_arguments
     return RemainingCalls(known, state.execution.server, state.view.reasons).arguments(step)
 
