@@ -198,7 +198,7 @@ def test_a_plain_type_is_wrapped_in_a_field_named_value(plain: Any, type_name: s
 
 @pytest.mark.parametrize("content", [{}, {"value": "many"}, {"other": 1}], ids=str)
 def test_an_answer_of_the_wrong_type_is_an_error_of_the_tool_that_names_the_field(content: JsonObject) -> None:
-    with pytest.raises(ToolError, match="does not fit the form: .*value"):
+    with pytest.raises(ToolError, match=r"does not fit the form: .*value"):
         Form(int).read(content)
 
 

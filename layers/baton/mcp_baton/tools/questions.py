@@ -10,7 +10,6 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tools.asking import URL_ELICITATION, ClientQuestion
 from mcp_baton.tools.content import Content, Message
-from mcp_baton.tools.schema.schema import mismatch_of
 from mcp_baton.tools.schema.sent_values import infinite_numbers
 
 type Schema = JsonObject | Any
@@ -96,7 +95,8 @@ class Form:
         try:
             answer = adapter.validate_python(value)
         except ValidationError as error:
-            raise ToolError(f"The client's answer does not fit the form: {mismatch_of(error).text}.") from error
+            problems = (f"{'.'.join(map(str, item['loc'])) or VALUE}: {item['msg']}" for item in error.errors())
+            raise ToolError(f"The client's answer does not fit the form: {'; '.join(problems)}.") from error
         fields = infinite_numbers(cast("Json", value), answer, adapter.json_schema)
         if fields:
             raise ToolError(f"The client's answer does not fit the form: {fields[0]} must be a finite number.")
