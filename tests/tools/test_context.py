@@ -1,6 +1,8 @@
 """`Context`: a tool's access to its request."""
 
 import math
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,9 +10,12 @@ import pytest
 from mcp_baton import Context
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.asking import CannotAsk
-from mcp_baton.tools.context import CallState, ProgressMap
+from mcp_baton.tools.calls import ProgressMap, ToolCall
+from mcp_baton.tools.context import CallState
+from mcp_baton.tools.running.runner import read_for_tool
 
 
 class RecordedContext:
@@ -18,15 +23,18 @@ class RecordedContext:
         self, *, token: str | int | None = 1, level: str | None = None, progress: ProgressMap | None = None
     ) -> None:
         self.sent: list[tuple[str, dict[str, Json]]] = []
-        self.call = CallState(
-            request_id="r-1",
+        self.caller: Any = SimpleNamespace(
             owner="kim",
             envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, token, level),
-            remaining_ms=lambda: 1234,
+            exchange=SimpleNamespace(request_id="r-1", remaining_ms=lambda: 1234),
+        )
+        self.call = CallState(
+            self.caller,
+            ToolCall(variables=TaskVariables({"a": 1}), progress=progress),
+            own_key(),
             emit=lambda method, params: self.sent.append((method, params)),
             asker=CannotAsk("this is a test"),
-            variables=TaskVariables({"a": 1}),
-            progress=progress,
+            read=partial(read_for_tool, {}),
         )
         self.context = Context(self.call)
 
@@ -37,7 +45,7 @@ class RecordedContext:
 
 def test_the_address_of_a_callback_is_hidden_in_messages() -> None:
     recording = RecordedContext(level="debug")
-    recording.call.callback_url = lambda step: f"https://api.example.com/callbacks/token-of-{step}"
+    recording.caller.callback_url = lambda _, step: f"https://api.example.com/callbacks/token-of-{step}"
 
     url = recording.context.callback_url("signed")
     recording.context.report_progress(1, message=f"sent {url}")

@@ -20,8 +20,6 @@ server.tool(name="ask")(lambda: "value")
 """
 WITH = """
 from mcp_baton import Depends
-from mcp_baton.protocol.envelope import Envelope, Era
-from mcp_baton.tools.asking import CannotAsk
 from mcp_baton.tools.context import CallState
 from mcp_baton.tools.running.dependencies import with_dependencies
 def database():
@@ -29,8 +27,7 @@ def database():
 def ask(db: Annotated[str, Depends(database)]): return db
 server.tool(ask)
 tool = server.tools["ask"]
-envelope = Envelope(Era.STATELESS, "2026-07-28", {}, {}, None, None)
-call = CallState("r-1", None, envelope, lambda: None, print, CannotAsk("test"))
+call = CallState(None, None, key=str, emit=print, asker=None, read=print)
 assert with_dependencies(tool.function, tool.signature, call)() == "value"
 """
 TELL = """

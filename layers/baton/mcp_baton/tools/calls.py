@@ -9,9 +9,11 @@ from mcp_baton.tasks.keys import Key
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import Approval
-from mcp_baton.tools.context import ProgressMap
 from mcp_baton.tools.running.tool_threads import no_pulse
 from mcp_baton.tools.secrets import NO_SECRETS, Secrets
+
+type ProgressMap = Callable[[float, float | None], tuple[float, float | None] | None]
+"""Converts a function's progress and total to those of the request. `None` if they must not be reported."""
 
 
 class CalledStep(Protocol):

@@ -6,72 +6,54 @@ from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from msgspec import Struct, field
 
-from mcp_baton.exceptions import Abandoned, ToolError
-from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
+from mcp_baton.exceptions import Abandoned
+from mcp_baton.protocol.envelope import LOG_LEVELS, Era
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.keys import Key, own_key
-from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tasks.keys import Key
 from mcp_baton.tools.asking import Asker, ClientQuestion, TaskBegins, supports
 from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.schema.dependency import CallContext
 from mcp_baton.tools.secrets import NO_SECRETS, Secrets
 
 if TYPE_CHECKING:
+    from mcp_baton.tools.calls import ToolCall
     from mcp_baton.tools.questions import Elicited, Roots, Sampled, SamplingContent, Schema
+    from mcp_baton.tools.running.caller import Caller
 
 DEFAULT_LEVEL: Final = "info"
 """The level of `log`, and the least severe level that is sent in the handshake era, where the server decides."""
-
-type ProgressMap = Callable[[float, float | None], tuple[float, float | None] | None]
-"""Converts a function's progress and total to those of the request. `None` if they must not be reported."""
-
-
-def no_resources(uri: str, _context: object) -> list[ResourceContent]:
-    raise ToolError(f"There is no resource {uri}.")
-
-
-def no_callback(step: str) -> str:
-    raise ToolError(f"callback_url({step!r}): this call is not one of a task", retryable=False)
 
 
 class CallState(Struct):
     """The state of one call of an author's function, which its `Context` uses.
 
     Attributes:
+        caller: The request or the background job that calls the function.
         emit: Sends a notification to the client while the function runs.
+        read: Reads a resource for the function, with its `Context`.
         abandoned: Whether the request no longer waits for the function.
-        attempt: The number of the call within its step, from 1.
         question_texts: The questions of this call as JSON, by key.
         questions: The number of questions so far.
-        starts_task: Whether `Context.start_task` starts a background task.
         waits_for: The name of the factory whose dependency is being created before the function starts.
-        callback_url: Makes the address of a waiting step.
         secrets: The addresses that were made in this call.
     """
 
-    request_id: str
-    owner: str | None
-    envelope: Envelope
-    remaining_ms: Callable[[], int | None]
+    caller: "Caller"
+    tool_call: "ToolCall"
+    key: Key
     emit: Callable[[str, dict[str, Json]], None]
     asker: Asker
-    variables: TaskVariables | None = None
-    progress: ProgressMap | None = None
+    read: Callable[[str, object], list[ResourceContent]]
     abandoned: bool = False
-    attempt: int = 1
-    key: Key = field(default_factory=own_key)
-    read: Callable[[str, object], list[ResourceContent]] = no_resources
     question_texts: dict[str, str] = field(default_factory=dict)
     questions: int = 0
     answers: dict[str, JsonObject] = field(default_factory=dict)
-    starts_task: bool = False
     reported: float = float("-inf")
-    claims: Mapping[str, Any] = field(default_factory=dict)
     waits_for: str | None = None
-    callback_url: Callable[[str], str] = no_callback
     secrets: Secrets = NO_SECRETS
 
 
-class Context:
+class Context(CallContext):
     """The request of a tool. The server fills a parameter with this annotation; it is not part of the schema.
 
     In a tool that was abandoned, or whose task was cancelled, the next call raises and ends the tool.
@@ -93,17 +75,17 @@ class Context:
     @property
     def request_id(self) -> str:
         """The id of the invocation, as in the logs."""
-        return self._call.request_id
+        return self._call.caller.exchange.request_id
 
     @property
     def owner(self) -> str | None:
         """The authenticated identity of the caller; `None` for a caller without one."""
-        return self._call.owner
+        return self._call.caller.owner
 
     @property
     def attempt(self) -> int:
         """The number of this call of its step within a run, from 1 (docs/workflows.md)."""
-        return self._call.attempt
+        return self._call.tool_call.number
 
     @property
     def idempotency_key(self) -> str:
@@ -118,18 +100,18 @@ class Context:
     @property
     def claims(self) -> Mapping[str, Any]:
         """The caller's claims from the authorizer of API Gateway; empty without one."""
-        return MappingProxyType(dict(self._call.claims))
+        return MappingProxyType(dict(self._call.caller.claims))
 
     @property
     def task(self) -> MutableMapping[str, Json] | None:
         """The variables of the call's task, to read and to set; `None` without a task."""
         self._check()
-        return self._call.variables
+        return self._call.tool_call.variables
 
     def remaining_ms(self) -> int | None:
         """Milliseconds until the function is stopped; `None` without a time limit."""
         self._check()
-        return self._call.remaining_ms()
+        return self._call.caller.exchange.remaining_ms()
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send the client the tool's progress, if the client asked for it.
@@ -143,11 +125,12 @@ class Context:
             ValueError, TypeError: a value is not JSON.
         """
         self._check()
-        call, token = self._call, self._call.envelope.progress_token
+        call, token = self._call, self._call.caller.envelope.progress_token
         if token is None or not progress > call.reported:
             return
         call.reported = progress
-        mapped = call.progress(progress, total) if call.progress else (progress, total)
+        progress_map = call.tool_call.progress
+        mapped = progress_map(progress, total) if progress_map else (progress, total)
         if mapped is None:
             return
         params: dict[str, Json] = {"progressToken": token, "progress": mapped[0]}
@@ -174,7 +157,7 @@ class Context:
         level = DEFAULT_LEVEL if level is None else level
         if not isinstance(level, str) or level not in LOG_LEVELS:
             raise ValueError(f"log({message!r}, {level!r}): give a level: {', '.join(LOG_LEVELS)}")
-        envelope = self._call.envelope
+        envelope = self._call.caller.envelope
         minimum = envelope.log_level or (DEFAULT_LEVEL if envelope.era is Era.HANDSHAKE else None)
         params: dict[str, Json] = {"level": level, "data": message}
         if minimum is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(minimum):
@@ -215,7 +198,7 @@ class Context:
         """
         self._check()
         call = self._call
-        url = call.callback_url(step)
+        url = call.caller.callback_url(call.tool_call, step)
         call.secrets = call.secrets.including(url.rpartition("/")[2], f"callback of {step}")
         return url
 
@@ -226,7 +209,7 @@ class Context:
         (docs/background.md). In the worker, and in any other call, this does nothing.
         """
         self._check()
-        if self._call.starts_task:
+        if self._call.tool_call.starts_task:
             raise TaskBegins(dict(self._call.answers), self._call.key())
 
     @overload
@@ -332,7 +315,7 @@ class Context:
     def client_supports(self, capability: str) -> bool:
         """Whether the client can answer: `elicitation`, `elicitation.url`, `sampling` or `roots`. True if that is not
         known: for a client of the handshake era that sends no session id."""
-        return supports(self._call.envelope, capability)
+        return supports(self._call.caller.envelope, capability)
 
     def read_resource(self, uri: str) -> list[ResourceContent]:
         """Read a resource of this server: `ctx.read_resource("docs://refunds")[0].content`. In an `async def`, use

@@ -320,20 +320,12 @@ def _run_function[T](
 
 def _new_call(caller: Caller, asking: AskerFactory, thread: ToolThread, tool_call: ToolCall) -> CallState:
     call_state = CallState(
-        request_id=caller.exchange.request_id,
-        owner=caller.owner,
-        envelope=caller.envelope,
-        remaining_ms=caller.exchange.remaining_ms,
+        caller,
+        tool_call,
+        key=tool_call.key or own_key(),
         emit=thread.notify,
         asker=asking(thread.request, lambda: not call_state.abandoned),
-        variables=tool_call.variables,
-        progress=tool_call.progress,
-        attempt=tool_call.number,
-        key=tool_call.key or own_key(),
         read=partial(read_for_tool, caller.server.resources),
-        claims=caller.claims,
-        starts_task=tool_call.starts_task,
-        callback_url=partial(caller.callback_url, tool_call),
     )
     return call_state
 

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal, get_args
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.tools.context import Context
 from mcp_baton.tools.schema.defaults import changeable, defaults_of, parameters_of
 
 type Lifetime = Literal["request", "process"]
@@ -21,6 +20,10 @@ type Factory = Callable[..., object]
 
 CREATION_TIMEOUT_S: Final = 30.0
 """The default time limit to create a process-scoped dependency, seconds."""
+
+
+class CallContext:
+    """The base of `Context`, by which signatures recognise it."""
 
 
 class Dependency(Struct, frozen=True):
@@ -139,7 +142,7 @@ def _is_context(annotation: object) -> bool:
         return _is_context(typing.get_args(annotation)[0])
     if origin in (typing.Union, types.UnionType):
         return any(_is_context(member) for member in typing.get_args(annotation))
-    return isinstance(annotation, type) and issubclass(annotation, Context)
+    return isinstance(annotation, type) and issubclass(annotation, CallContext)
 
 
 type Swap = Callable[[Factory], Factory]
