@@ -126,6 +126,13 @@ def test_a_refused_decision_shows_the_reason(
     assert (exit_code, output) == (code, {"error": {"message": problem}})
 
 
+@pytest.mark.parametrize("approval_id", ["", "..", "a/b"])
+def test_another_word_than_an_id_is_refused(baton: Run, approval_id: str) -> None:
+    code, output = baton("kim", "deny", approval_id, "--yes")
+    assert code == 2
+    assert f"{approval_id!r} is not an approval's id" in output["error"]["message"]
+
+
 def test_a_decided_approval_is_not_decided_again(baton: Run, approval: str) -> None:
     baton("kim", "approve", approval, "--yes")
 

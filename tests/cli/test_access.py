@@ -31,6 +31,8 @@ def test_options_give_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (ConnectionOptions("shop"), "'shop' is neither a URL"),
         (ConnectionOptions("ftp://a/"), "'ftp://a/' is neither a URL"),
+        (ConnectionOptions("http://[::1/mcp"), "'http://[::1/mcp' is not a URL: Invalid port"),
+        (ConnectionOptions("https://:80/mcp"), "'https://:80/mcp' is not a URL: it names no host"),
         (ConnectionOptions(URL, header=["s3cret"]), "--header is NAME:VALUE"),
         (ConnectionOptions(URL, token="t", aws=True), "either signed or has a bearer token"),
         (ConnectionOptions(URL, api_key="env:NO_SUCH"), "--api-key comes from the variable NO_SUCH"),

@@ -12,8 +12,10 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from werkzeug.wrappers import Response
 
 from mcp_baton.cli.app import main
+from mcp_baton.local.http_server import LOOPBACK, LocalServer
 from tests.serving import served
 
 APP = Path(__file__).parent / "remote_app.py"
@@ -210,6 +212,29 @@ def test_a_plain_prompt_is_shown_and_parameters_are_sent_in_headers(baton: Run) 
 def test_a_server_that_does_not_answer_ends_with_code_4(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", "http://127.0.0.1:9/mcp"]) == 4
     assert re.search("cannot be reached.*is `baton serve` running", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("words", [("tasks",), ("approvals",), ("approve", "a1", "--yes")], ids=" ".join)
+@pytest.mark.parametrize(
+    ("status", "body", "complaint"),
+    [
+        (429, '{"message": "Too Many Requests"}', "answered 429 (Too Many Requests): there are too many requests"),
+        (503, "<html>", "answered 503: the server or its gateway failed"),
+        (302, "", "is not an MCP endpoint: it answered 302|has no such API: it answered 302"),
+        (200, '{"jsonrpc": "2.0", "id": 1, "result": {"tasks": [{}]}}', "gave an answer that cannot be used"),
+    ],
+)
+def test_an_answer_without_a_result_ends_with_code_4_and_its_cause(
+    words: tuple[str, ...], status: int, body: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *rest = words
+    server = LocalServer(LOOPBACK, 0, Response(body, status, content_type="application/json")).start()
+    try:
+        assert main([command, f"http://{server.address}/mcp", *rest]) == 4
+    finally:
+        server.close()
+    printed = capsys.readouterr().err
+    assert any(part in printed for part in complaint.split("|"))
 
 
 type TypeLines = Callable[..., None]

@@ -172,3 +172,4 @@ def test_nothing_is_deleted_without_yes(shop: Shop, baton: Baton, capsys: pytest
     assert items(shop) == items_before
     assert main(["forget", "--yes", "--table", shop.table]) == 2
     assert "--owner" in capsys.readouterr().err
+    assert baton("forget", "--yes", "--owner", "")[::2] == (2, "baton: --owner is empty: name the owner\n")

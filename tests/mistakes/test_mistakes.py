@@ -303,7 +303,9 @@ def test_an_import_that_stops_early_is_reported(check: Check, capsys: pytest.Cap
 
 def test_a_missing_file_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "absent.py", "--json"]) == 2
-    assert capsys.readouterr().err == "baton: no such file: absent.py\n"
+    captured = capsys.readouterr()
+    assert captured.err == "baton: no such file: absent.py\n"
+    assert json.loads(captured.out) == {"error": {"message": "no such file: absent.py"}}
 
 
 def test_a_check_leaves_nothing_behind(check: Check) -> None:

@@ -38,11 +38,14 @@ def check(
     """
     from mcp_baton.local.checking import check_target
 
-    if live and table is None:
-        raise BatonError("--live needs --table: name the table with the stored tasks")
-    if not live and (table or dynamodb):
-        raise BatonError("--table and --dynamodb are for stored tasks: add --live")
-    result, verdicts = check_target(target, os.environ), None
+    try:
+        if live and table is None:
+            raise BatonError("--live needs --table: name the table with the stored tasks")
+        if not live and (table or dynamodb):
+            raise BatonError("--table and --dynamodb are for stored tasks: add --live")
+        result, verdicts = check_target(target, os.environ), None
+    except BatonError as error:
+        return print_error(error, as_json=as_json)
     code = EXIT_REFUSED if result.errors or (strict and result.warnings) else 0
     try:
         if table is not None and result.server is not None and not result.refused:

@@ -2,6 +2,7 @@
 and `callback`, which sends the result of a waiting step as another system does (docs/waiting.md)."""
 
 import json
+import re
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -85,6 +86,8 @@ def _decide(
     connection: ConnectionOptions, approval_id: str, decision: str, reason: str, *, confirmed: bool, as_json: bool
 ) -> int:
     """Show a call, ask for confirmation, and send the decision with the digest of the call that it has shown."""
+    if not re.fullmatch(r"[\w-]+", approval_id):
+        raise BatonError(f"{approval_id!r} is not an approval's id: `baton approvals` lists them")
     with open_http(connection) as server:
         approval = server.call("GET", f"approvals/{approval_id}")
         if not as_json:

@@ -158,6 +158,8 @@ def _for_each(
 ) -> int:
     from mcp_baton.cli.remote.table import Scan, table_store
 
+    if not owner:
+        raise BatonError("--owner is empty: name the owner")
     try:
         with table_store(table, dynamodb) as store:
             items = OwnerItems(store, owner)

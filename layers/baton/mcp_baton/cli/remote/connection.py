@@ -51,18 +51,15 @@ def open_connection(
                 yield Remote(partial(_send_locally, client), terminal, progress, client.clock.advance)
             return
         with open_http(connection) as server:
-            try:
-                yield Remote(server.send, terminal, progress, time.sleep)
-            except UNUSABLE as error:
-                frame = extract_tb(error.__traceback__)[-1]
-                problem = short(f"{type(error).__name__}: {error}, {Path(frame.filename).name} line {frame.lineno}")
-                raise protocol_error(f"{connection.where} gave an answer that cannot be used ({problem})") from error
+            yield Remote(server.send, terminal, progress, time.sleep)
     finally:
         progress.stop()
 
 
-def open_http(connection: ConnectionOptions, *, has_secret_path: bool = False) -> "closing[HttpTransport]":
-    """Connect to the server at a URL. `has_secret_path` is whether a path of the requests is a credential."""
+@contextmanager
+def open_http(connection: ConnectionOptions, *, has_secret_path: bool = False) -> "Iterator[HttpTransport]":
+    """Connect to the server at a URL. `has_secret_path` is whether a path of the requests is a credential. The block
+    raises `Unreachable` if it cannot use an answer."""
     try:
         from mcp_baton.cli.remote.http import HttpTransport, access_of
     except ModuleNotFoundError as error:
@@ -73,7 +70,13 @@ def open_http(connection: ConnectionOptions, *, has_secret_path: bool = False) -
     access = access_of(connection)
     if has_secret_path:
         check_encryption(access.url, insecure_http=access.insecure_http)
-    return closing(HttpTransport(access))
+    with closing(HttpTransport(access)) as server:
+        try:
+            yield server
+        except UNUSABLE as error:
+            frame = extract_tb(error.__traceback__)[-1]
+            problem = short(f"{type(error).__name__}: {error}, {Path(frame.filename).name} line {frame.lineno}")
+            raise protocol_error(f"{connection.where} gave an answer that cannot be used ({problem})") from error
 
 
 @contextmanager

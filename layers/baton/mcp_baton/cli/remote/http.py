@@ -54,6 +54,11 @@ def access_of(connection: ConnectionOptions) -> Access:
     url = connection.where or ""
     if not url.startswith(("http://", "https://")):
         raise BatonError(f"{url!r} is neither a URL (https://…/mcp) nor a file or module with a Server (app.py)")
+    try:
+        if not httpx.URL(url).host:
+            raise httpx.InvalidURL("it names no host")
+    except httpx.InvalidURL as error:
+        raise BatonError(f"{url!r} is not a URL: {error}") from error
     if connection.aws and connection.token is not None:
         raise BatonError("a request is either signed or has a bearer token: omit --token or --aws")
     api_key, token = _secret(connection.api_key, "--api-key"), _secret(connection.token, "--token")
@@ -126,7 +131,7 @@ class HttpTransport:
         if response.status_code in REJECTED:
             status = f"{response.status_code}{_reason(document)}"
             raise Denied(f"{url} answered {status}: the credentials are missing or wrong")
-        raise Unreachable(f"{url} has no such API: it answered {response.status_code}{_reason(document)}")
+        raise _no_answer(url, "has no such API", response, document)
 
     @contextmanager
     def _request(self, method: str, url: str, **content: Any) -> Iterator[httpx.Response]:
@@ -158,8 +163,7 @@ class HttpTransport:
             return
         message = self._body(response)
         if not isinstance(message, dict) or "jsonrpc" not in message:
-            status = f"{response.status_code}{_reason(message)}"
-            raise Unreachable(f"{self._url} is not an MCP endpoint: it answered {status}")
+            raise _no_answer(self._url, "is not an MCP endpoint", response, message)
         yield message
 
     def _body(self, response: httpx.Response) -> Any:
@@ -197,6 +201,17 @@ def _headers(access: Access) -> dict[str, str]:
                 "that sets it"
             )
     return headers
+
+
+def _no_answer(url: str, problem: str, response: httpx.Response, body: Any) -> Unreachable:
+    """Return the error for a response that is not the server's. A throttled or failing gateway says nothing about the
+    URL."""
+    status = f"answered {response.status_code}{_reason(body)}"
+    if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+        return Unreachable(f"{url} {status}: there are too many requests. Try again later")
+    if response.is_server_error:
+        return Unreachable(f"{url} {status}: the server or its gateway failed, and may have run the request")
+    return Unreachable(f"{url} {problem}: it {status}")
 
 
 def _reason(message: Any) -> str:
