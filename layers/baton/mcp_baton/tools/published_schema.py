@@ -1,4 +1,4 @@
-"""Input schemas in the form that agent frameworks understand (docs/frameworks.md, Schemas). Pure.
+"""Input and output schemas in the form that agent frameworks understand (docs/frameworks.md, Schemas). Pure.
 
 Frameworks convert input schemas for the API of a model. Many of them fail at boolean `additionalProperties`, at
 references and at discriminators, and strict modes require each property, so an optional one must accept null.
@@ -26,7 +26,6 @@ _LISTS: Final = frozenset({"anyOf", "allOf", "prefixItems"})
 _SINGLE: Final = frozenset({"items", "additionalProperties", "propertyNames", "contains"})
 _ABOUT: Final = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 """Keywords that describe a value and do not restrict it."""
-
 type Schema = dict[str, Any]
 
 
@@ -45,6 +44,16 @@ def published(schema: JsonObject) -> Schema:
     except _TooLarge:
         pass
     return _Writer(root.get("$defs", {}), inline=False).root(root)
+
+
+def with_null_for_numbers(node: Any) -> Any:
+    """Return an output schema that accepts null for each number, because NaN and the infinities become null."""
+    if isinstance(node, list):
+        return [with_null_for_numbers(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    result = {key: with_null_for_numbers(value) for key, value in node.items()}
+    return {**result, "type": ["number", "null"]} if node.get("type") == "number" else result
 
 
 def optional_parameter(schema: Schema) -> Schema:

@@ -16,7 +16,7 @@ from mcp_baton.tools.content import explicit_content, may_be_content, mentions_c
 from mcp_baton.tools.labels import AllLabels, Labels
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.param_headers import Header, mirrored
-from mcp_baton.tools.published_schema import optional_parameter, published
+from mcp_baton.tools.published_schema import optional_parameter, published, with_null_for_numbers
 from mcp_baton.tools.schema.schema import InputSchema, OutputSchema
 from mcp_baton.tools.schema.signature import (
     NO_ANNOTATION,
@@ -155,7 +155,7 @@ class Tool:
                 descriptions = [members["description"]] if members.get("description") else []
                 members["description"] = "\n\n".join(map(str, [*descriptions, " ".join(guards)]))
             if self.output and self.publishes_output:
-                members["outputSchema"] = self.output.json_schema
+                members["outputSchema"] = with_null_for_numbers(self.output.json_schema)
         except Exception as error:  # code of the author's type may raise anything
             has_output = self.output is not None
             raise tool_error(f"tool {self.name!r}", self.signature, error, has_output=has_output) from error
