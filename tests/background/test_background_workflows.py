@@ -296,7 +296,7 @@ def test_a_claimed_task_is_reported_at_once(cloud: Cloud, shop: Shop, table: Tab
     (client, _, task_id), replies = start(cloud), list[str]()
     shop.at(1, lambda: replies.append(text_of(client.call_tool("stock", {"task_id": task_id}))))
     cloud.deliver()
-    assert "call stock again" in replies[0]
+    assert "make the same call again" in replies[0]
     assert len(table.statuses) == 2
 
 

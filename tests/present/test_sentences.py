@@ -314,7 +314,7 @@ def test_all_readers_count_skipped_steps_alike() -> None:
     assert text_in(result_of_ended_task(reader(), SHOP, completed)).startswith(f"Done: 2 of 2 steps{note}.")
     assert f"2 of 2 steps were done{note}." in text_in(result_of_ended_task(reader(), SHOP, cancelled))
     assert f"2 of 2 steps done{note}." in text_in(state_result(reader(), WORKFLOW_TOOL, settled, "show"))
-    assert f"2 of 2 steps are done so far{note}." in refusal_of(TaskHeld(NOW_MS, held), SHOP, "t", NOW_MS).text
+    assert f"2 of 2 steps are done so far{note}." in refusal_of(TaskHeld(NOW_MS, held), SHOP, NOW_MS).text
     assert recorded.startswith(f"All 2 steps are done{note}. Call shop with")
     assert logged[1] == f"recorded, 2 of 2 steps done{note}"
 
@@ -340,8 +340,8 @@ def test_every_refusal_is_tested() -> None:
 
 @pytest.mark.parametrize("error", [*refusals()], ids=lambda error: type(error).__name__)
 def test_all_readers_tell_every_refusal(error: NotResumed | ArgumentRefused) -> None:
-    refusal = refusal_of(error, SHOP, "t", NOW_MS)
-    result = not_run(reader(), WORKFLOW_TOOL, "t", error)
+    refusal = refusal_of(error, SHOP, NOW_MS)
+    result = not_run(reader(), WORKFLOW_TOOL, error)
 
     assert "othing was run" in text_in(result)
     assert "othing was run" in refusal.text

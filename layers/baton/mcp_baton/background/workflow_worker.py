@@ -200,15 +200,15 @@ class WorkflowJob:
                     if self._execution.store is not None:
                         release_claim(self._execution.store, self._lease.task)
                     raise
-                return not_run(self._execution, tool, task_id, error)
+                return not_run(self._execution, tool, error, task_id)
             except StoreBusy:
                 raise
             except TaskUnreadable as error:
                 if not isinstance(error.error, ValueLost):
                     raise error.error from error
-                return not_run(self._execution, tool, task_id, error)
+                return not_run(self._execution, tool, error, task_id)
             except (ArgumentRefused, *NOT_RESUMED) as error:
-                return not_run(self._execution, tool, task_id, error)
+                return not_run(self._execution, tool, error, task_id)
 
     def _user_answers(self, run: EndedRun) -> JsonObject:
         """Return the user's answers to the open questions; empty if there are no questions, or the user cannot be

@@ -104,7 +104,14 @@ class Refusal(Struct, frozen=True):
     data: Json = None
 
 
-def refusal_of(error: NotResumed | ArgumentRefused, workflow: Workflow, task_id: str, now_ms: int) -> Refusal:
+def refusal_of(
+    error: NotResumed | ArgumentRefused, workflow: Workflow, now_ms: int, unnamed_id: str | None = None
+) -> Refusal:
+    """Return the refusal of a call.
+
+    Args:
+        unnamed_id: The task, if the client's call has not named it.
+    """
     new_start = f"call {workflow.name} without {TASK_ID} to start anew"
     match error:
         case ArgumentRefused(problem=problem):
@@ -118,7 +125,7 @@ def refusal_of(error: NotResumed | ArgumentRefused, workflow: Workflow, task_id:
                 {"retryAfterMs": after_ms},
             )
         case TaskHeld():
-            return _held(error, workflow, task_id, now_ms)
+            return _held(error, workflow, now_ms, unnamed_id)
         case TaskUnreadable(error=cause):
             return _unreadable(cause, new_start)
         case TaskNotFound():
@@ -146,11 +153,14 @@ def refusal_of(error: NotResumed | ArgumentRefused, workflow: Workflow, task_id:
             )
 
 
-def _held(error: TaskHeld, workflow: Workflow, task_id: str, now_ms: int) -> Refusal:
+def _held(error: TaskHeld, workflow: Workflow, now_ms: int, unnamed_id: str | None) -> Refusal:
     task, until = error.current, timestamp(error.until_ms)
     seconds = max((error.until_ms - now_ms + 999) // 1000, 1)
     count = progress_text([step["status"] for step in steps_of(task)], " are done so far")
-    again = f"call {workflow.name} again in {seconds} s with {dumps_spaced({TASK_ID: task_id})}"
+    # A call that names the task may have answers or other arguments, of which nothing was stored.
+    again = f"make the same call again in {seconds} s"
+    if unnamed_id is not None:
+        again = f"call {workflow.name} again in {seconds} s with {dumps_spaced({TASK_ID: unnamed_id})}"
     cause = f"Another run holds the task until {until} or longer; nothing was run"
     return Refusal(
         f"Another run holds this task until {until} or longer; {count}. {NOTHING_RUN}: {again}.",

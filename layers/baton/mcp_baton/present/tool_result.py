@@ -115,19 +115,25 @@ def introduced(result: JsonObject, introduction: str) -> JsonObject:
     return {**members, "_meta": {**(meta if isinstance(meta, Mapping) else {}), REPEATS_KEY: True}}
 
 
-def not_run(execution: Execution, tool: WorkflowTool, task_id: str, reason: NotResumed | ArgumentRefused) -> JsonObject:
-    """Return the result if nothing was run: an error that says what to do; for a held or finished task, its state."""
+def not_run(
+    execution: Execution, tool: WorkflowTool, reason: NotResumed | ArgumentRefused, unnamed_id: str | None = None
+) -> JsonObject:
+    """Return the result if nothing was run: an error that says what to do; for a held or finished task, its state.
+
+    Args:
+        unnamed_id: As for `refusal_of`.
+    """
     workflow = tool.workflow
     if isinstance(reason, TaskFinished) and reason.current.workflow == workflow.name:
         return result_of_ended_task(execution, workflow, reason.current)
     if isinstance(reason, TaskFinished | WrongWorkflow):
         return _other_task_error(execution, tool, reason.current if isinstance(reason, TaskFinished) else reason.task)
-    text = refusal_of(reason, workflow, task_id, execution.now_ms()).text
+    text = refusal_of(reason, workflow, execution.now_ms(), unnamed_id).text
     if not isinstance(reason, TaskHeld):
         return error_result(cut(text))
     # It is not an error: the same call works later.
     meta = _meta(execution, reason.current)
-    resume_calls = handle_of(execution.server, workflow, task_id).call()
+    resume_calls = handle_of(execution.server, workflow, reason.current.task_id).call()
     return _tool_result(text, {**meta, "running_until": timestamp(reason.until_ms)}, meta, suggested_calls=resume_calls)
 
 
@@ -147,7 +153,7 @@ def _other_task_error(execution: Execution, tool: WorkflowTool, task: TaskRecord
     if other_workflow is not None and other_workflow.has_workflow_tool:
         known = f"This task is not one of this workflow. {NOTHING_RUN}: call {task.workflow} with this {TASK_ID}."
         return error_result(known)
-    return error_result(refusal_of(WrongWorkflow(task), tool.workflow, task.task_id, execution.now_ms()).text)
+    return error_result(refusal_of(WrongWorkflow(task), tool.workflow, execution.now_ms()).text)
 
 
 def text_in(result: JsonObject) -> str:
@@ -210,7 +216,7 @@ def result_of_ended_task(execution: Execution, workflow: Workflow, task: TaskRec
     if task.status is TaskStatus.COMPLETED:
         text = completed_text(list(statuses.values()), values)
     else:
-        text = with_values(refusal_of(TaskFinished(task), workflow, task.task_id, execution.now_ms()).text, values)
+        text = with_values(refusal_of(TaskFinished(task), workflow, execution.now_ms()).text, values)
     return _tool_result(text, meta, meta, results, links)
 
 

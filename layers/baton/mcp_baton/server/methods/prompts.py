@@ -46,7 +46,7 @@ def _run_workflow(request: Request, workflow: Workflow, arguments: JsonObject) -
     try:
         run = answer_with_run(request, workflow, arguments, task_id, host, ttl_ms)
     except NOT_RESUMED as error:
-        refusal = refusal_of(error, workflow, task_id or "", request.now_ms())
+        refusal = refusal_of(error, workflow, request.now_ms())
         raise ProtocolError(refusal.code, refusal.message, refusal.data) from error
     names_task = run.stored and request.server.names_tasks_in_text(run.workflow)
     handle = handle_of(request.server, run.workflow, run.task.task_id) if names_task and run.task else None

@@ -75,7 +75,7 @@ def _perform(request: Request, tool: WorkflowTool, action: str, task_id: str, re
                         f"{TASK_ACTION} cancel ends it. Nothing was changed."
                     )
                 if task.workflow != tool.workflow.name:
-                    return not_run(request, tool, task_id, WrongWorkflow(task))
+                    return not_run(request, tool, WrongWorkflow(task))
                 if action == "complete":
                     task = store.complete(owner, task_id, result)
         if action != "show":
@@ -86,9 +86,9 @@ def _perform(request: Request, tool: WorkflowTool, action: str, task_id: str, re
     except TooLarge as error:
         return error_result(cut(f"{TASK_RESULT} cannot be stored: {error}. Nothing was changed."))
     except (TaskNotFound, StoreBusy) as error:
-        return not_run(request, tool, task_id, error)
+        return not_run(request, tool, error)
     except StoreError as error:
-        return not_run(request, tool, task_id, unreadable(task_id, error))
+        return not_run(request, tool, unreadable(task_id, error))
 
 
 def _list_tasks(request: Request) -> JsonObject:

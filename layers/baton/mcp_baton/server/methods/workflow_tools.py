@@ -61,7 +61,7 @@ def _start_or_resume(request: Request, tool: WorkflowTool, *, as_task: bool) -> 
     except InvalidToolArguments as error:
         return error_result(cut(f"{sentence(str(error))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as error:
-        return not_run(request, tool, task_id or "", error)
+        return not_run(request, tool, error)
 
 
 def _run(
@@ -98,11 +98,11 @@ def _answer_repeated(
         try:
             result = _run(request, tool, arguments, task.task_id, takes_over=True)
         except NOT_RESUMED as error:  # another repetition has taken it over
-            result = not_run(request, tool, task.task_id, error)
+            result = not_run(request, tool, error, task.task_id)
     elif task.status.terminal:
         result = result_of_ended_task(request, tool.workflow, task)
     elif task.claim is not None and task.claim.holds_at(request.now_ms()):
-        result = not_run(request, tool, task.task_id, TaskHeld(task.claim.until_ms, task))
+        result = not_run(request, tool, TaskHeld(task.claim.until_ms, task), task.task_id)
     else:
         result = paused_result(request, tool, task)
     return introduced(result, repeated.introduction)
