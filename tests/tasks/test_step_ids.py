@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_baton.tasks.step_ids import StepId, bare_task_id, parse_step_id, step_id
+from mcp_baton.tasks.step_ids import StepId, bare_task_id, copied_id, parse_step_id, step_id
 
 TASK = "01m8"
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -25,6 +25,21 @@ def test_an_id_is_read_as_it_was_written(step: str, index: int | None) -> None:
     assert text.isascii()
     assert text.isprintable()
     assert text.count("/") == (1 if index is None else 2)
+
+
+COPIED = "01m8nzv9qkarc1wpb3zdtd4mep8svksb0hck2"
+
+
+@pytest.mark.parametrize("path", ["", "/refund", "/send%20mail/3", "/%c3%a9"])
+def test_an_id_is_recognized_as_models_copy_it(path: str) -> None:
+    copies = ["{}", '"{}"', "'{}'", "`{}`.", "<{}>", "({}),", " {}\n", "“{}”", '{{"task_id": "{}"}}', "task_id: {}"]
+    for text in (COPIED + path, COPIED.upper() + path, COPIED + path.replace("%", "%25").replace("/", "%2F")):
+        assert {copied_id(copy.format(text)) for copy in copies} == {COPIED + path}
+
+
+@pytest.mark.parametrize("text", ["", "new", "none", COPIED[:-1], f"{COPIED} {COPIED}", f"{COPIED}x", f"{COPIED}/a."])
+def test_any_other_text_is_kept(text: str) -> None:
+    assert copied_id(text) == text
 
 
 @given(ANY_TEXT)

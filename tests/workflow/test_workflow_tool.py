@@ -235,6 +235,13 @@ def test_a_task_of_another_workflow_is_refused_and_the_error_names_its_tool(bato
     assert client.call_workflow("refund_order", task=run.task_id).completed
 
 
+def test_a_task_id_in_quotes_or_capitals_means_its_task(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused_run(client)
+    assert client.call_tool("refund", {**ORDER, "amount": 1, "task_id": f"<{run.task_id}/refund>"}).meta["recorded"]
+    assert client.call_workflow("refund_order", task=f'"{run.task_id.upper()}".').completed
+
+
 def test_a_changed_workflow_names_the_changed_completed_steps(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused_run(client)
@@ -256,7 +263,7 @@ def test_a_call_with_a_task_that_another_run_holds_must_be_repeated_later(baton:
     assert client.call_workflow("refund_order", task=run.task_id).completed
     [reply] = replies
     assert (reply.is_error, reply.completed, reply.paused) == (False, False, False)
-    assert "Nothing was run: call refund_order again in 45 s with " in reply.text
+    assert "Nothing was run: make the same call again in 45 s." in reply.text
     assert str(structure(reply)["running_until"]) in reply.text
     assert reply.next == [{"tool": "refund_order", "arguments": {"task_id": run.task_id}}]
     assert len(client.calls("refund")) == 2

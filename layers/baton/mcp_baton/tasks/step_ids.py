@@ -7,8 +7,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from mcp_baton.tasks.ids import TASK_ID_ALPHABET, TASK_ID_CHARS, is_task_id
+
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]*")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,2}")
+_COPIED: Final = re.compile(
+    rf"\W*(?:task_id\W+)?([{TASK_ID_ALPHABET}]{{{TASK_ID_CHARS}}})(?:/(.*\w)?|%2F(.*\w)?)?\W*",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class StepId(Struct, frozen=True):
@@ -51,6 +57,17 @@ def parse_step_id(text: str) -> StepId:
     if step is None or (slash and not _INDEX.fullmatch(index)):
         return StepId(task_id, path)
     return StepId(task_id, path, step, int(index) if slash else None)
+
+
+def copied_id(text: str) -> str:
+    """The id in a text of a model, which may have copied it in quotes or brackets, percent-encoded or in capitals."""
+    if is_task_id(bare_task_id(text)) or not (match := _COPIED.fullmatch(text)):
+        return text
+    from urllib.parse import unquote
+
+    task_id, path, encoded = match.groups()
+    path = unquote(encoded, errors="surrogatepass") if encoded else path
+    return f"{task_id.lower()}/{path}" if path else task_id.lower()
 
 
 def bare_task_id(text: str) -> str:

@@ -12,7 +12,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.tasks.ids import new_question
-from mcp_baton.tasks.step_ids import StepId, bare_task_id, parse_step_id
+from mcp_baton.tasks.step_ids import StepId, bare_task_id, copied_id, parse_step_id
 from mcp_baton.tools.arguments import NEW_TASK, TASK_ID
 from mcp_baton.tools.running.caller import AskerFactory
 from mcp_baton.workflow.execution import Execution
@@ -127,7 +127,7 @@ class Request(Execution, frozen=True, kw_only=True):
             raise InvalidToolArguments(f'{TASK_ID} "{NEW_TASK}" is only for calls of a workflow\'s tool; leave it out')
         if not isinstance(named, str):
             raise InvalidToolArguments(f"{TASK_ID} must be a text: the id from an earlier result")
-        agreed = _agreed_id([parse_step_id(named), *([bound_id] if bound_id else [])])
+        agreed = _agreed_id([parse_step_id(copied_id(named)), *([bound_id] if bound_id else [])])
         if agreed is None:
             cause = f"the arguments name one task ({TASK_ID}) and _meta names another; keep one of them"
             raise InvalidToolArguments(cause)
