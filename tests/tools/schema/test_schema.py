@@ -254,7 +254,8 @@ def test_a_value_is_dumped_and_wrapped_unless_it_is_an_object(annotation: Any, o
 
     assert repr(outcome.value) == repr(value)
     assert result["structuredContent"] == (value if isinstance(value, dict) else {"result": value})
-    assert Draft202012Validator(subject.definition["outputSchema"]).is_valid(result["structuredContent"])
+    published_schema: Any = subject.definition["outputSchema"]
+    assert Draft202012Validator(published_schema).is_valid(result["structuredContent"])
     assert subject.output.json_schema["type"] == "object"
     assert "title" not in subject.output.json_schema
     assert "properties" in subject.output.json_schema or annotation in (dict, dict[str, int], dict[str, float])
