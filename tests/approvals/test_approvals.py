@@ -13,6 +13,7 @@ from mcp_baton import (
     Approval,
     Context,
     ListStep,
+    ProtocolError,
     Retry,
     Server,
     ToolError,
@@ -178,9 +179,10 @@ class Failing:
         return ["completed" if run.completed else run.pause.type for run in runs]
 
 
-QUICK = Retry(attempts=3, first_s=0, jitter=False)
+QUICK = Retry(attempts=3, first_s=0, jitter=False, on=(ToolError, ProtocolError))
 
 
+@pytest.mark.parametrize("error", [ToolError("busy"), ProtocolError(-32_000, "busy")], ids=["tool", "protocol"])
 @pytest.mark.parametrize("is_list", [False, True])
 @pytest.mark.parametrize(
     ("errors", "options", "pauses", "calls"),
@@ -194,9 +196,16 @@ QUICK = Retry(attempts=3, first_s=0, jitter=False)
     ],
 )
 def test_an_approval_is_used_again_after_a_clean_failure(
-    baton: Connect, errors: int, options: dict[str, Any], pauses: list[str], calls: int, *, is_list: bool
+    baton: Connect,
+    error: Exception,
+    errors: int,
+    options: dict[str, Any],
+    pauses: list[str],
+    calls: int,
+    *,
+    is_list: bool,
 ) -> None:
-    tool = Failing([ToolError("busy")] * errors, is_list=is_list, **options)
+    tool = Failing([error] * errors, is_list=is_list, **options)
     client = baton(tool.server)
 
     assert tool.resumes(client, len(pauses)) == pauses

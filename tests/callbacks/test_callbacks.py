@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from mcp_baton import (
     BatonError,
     Callback,
     Context,
+    ProtocolError,
     Server,
     Settings,
     ToolError,
@@ -263,21 +264,31 @@ def test_the_address_is_hidden_in_results_and_items_and_logs(
         assert token not in text
 
 
-def test_the_address_is_hidden_in_errors_and_tracebacks_too(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("make_error", "shown"),
+    [
+        (OSError, "internal error in leak: its traceback has a callback's address"),
+        (lambda text: ProtocolError(-32_000, text, {"cause": text}), "/callbacks/<secret callback of paid>"),
+    ],
+)
+def test_the_address_is_hidden_in_errors_and_tracebacks_too(
+    caplog: pytest.LogCaptureFixture, make_error: Callable[[str], Exception], shown: str
+) -> None:
     server, urls = Server("leaky"), list[str]()
 
     @server.tool
     def leak(ctx: Context) -> None:
         urls.append(ctx.callback_url("paid"))
         ctx.report_progress(1, message=urls[0])
-        raise OSError(f"cannot reach {urls[0]}")
+        raise make_error(f"cannot reach {urls[0]}")
 
     steps = [ToolStep(leak), Wait("paid", callback=Callback(int, HOURS))]
     server.add_workflow(Workflow(name="pay", description="pay", steps=steps))
     with connect(server) as client:
         run = client.call_workflow("pay")
-        assert urls[0].rpartition("/")[2] not in f"{run}{items(client)}{caplog.text}{client.task(str(run.task_id))}"
-    assert "internal error in leak: its traceback has a callback's address" in caplog.text
+        views = f"{run}{items(client)}{caplog.text}{client.task(str(run.task_id))}"
+    assert urls[0].rpartition("/")[2] not in views
+    assert shown in views
 
 
 def test_an_address_needs_a_stored_task(shop: Shop, client: Client) -> None:

@@ -136,7 +136,12 @@ def run[T](
     grant = _check_guards(caller, target, prepared, tool_call)
     if isinstance(grant, Failed):
         return structs.replace(grant, is_refused=True)
-    outcome = _outcome(caller, target, prepared, asking, tool_call)
+    try:
+        outcome = _outcome(caller, target, prepared, asking, tool_call)
+    except ProtocolError as error:
+        if grant is not None:
+            grant.end(Failed(error.message, cause=error))
+        raise
     if grant is not None and isinstance(outcome, Failed):
         # A failed call may have another attempt with the same approval. This is noted before its outcome is stored:
         # otherwise the next run could find the outcome, but not the permission.
@@ -152,6 +157,8 @@ def _outcome[T](
         case Returned():
             return hide_secrets(_call_author_code(caller, target, target.shape, ending.value), secrets)
         case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
+            if isinstance(answer, ProtocolError):
+                answer.message, answer.data = secrets.hide_text(answer.message), secrets.hide(answer.data)
             raise answer  # it is the answer to the request, not an outcome of the function
         case Raised(error):
             return hide_secrets(_failed_outcome(caller, target.name, error, Failure.RAISED, secrets), secrets)
