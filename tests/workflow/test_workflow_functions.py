@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Annotated, Any
 
 import pytest
@@ -19,6 +20,7 @@ from mcp_baton import (
     Server,
     ToolStep,
     Workflow,
+    ask_user,
     constant,
     fetch,
     is_in,
@@ -247,6 +249,25 @@ def text_of_a_condition(title: str) -> None:
     step(find_book, name="again")(title=str(book.copies > 1))  # here
 
 
+def text_with_the_parameter_of_a_helper(title: str) -> None:
+    def find(name: str) -> None:
+        step(find_book)(title="The {name}")  # here
+
+    find(title)
+
+
+def text_with_an_argument_that_was_replaced(title: str) -> None:
+    title = step(find_book)(title=title).shelf
+    step(lend, guidance="For {title}")(shelf=title)  # here
+
+
+def question_with_the_argument_of_the_other_workflow(name: str) -> None:
+    def find(title: str) -> None:
+        step(find_book)(title=ask_user("title", "Which {title}?"))  # here
+
+    find(name)
+
+
 def loop(title: str) -> None:
     book: Any = step(find_book)(title=title)
     for _copy in book:  # here
@@ -345,6 +366,9 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (text_of_a_source, "pass it to the tool as an argument of its own"),
     (condition_on_a_source, "give it to a step: step(tool, when=…)"),
     (text_of_a_condition, "give it to a step: step(tool, when=…)"),
+    (text_with_the_parameter_of_a_helper, "rename 'name', or pass it to the tool"),
+    (text_with_an_argument_that_was_replaced, "rename 'title', or pass it to the tool"),
+    (question_with_the_argument_of_the_other_workflow, "rename 'title', or pass it to the tool"),
     (loop, "call a tool for each element: step(tool, each=…)"),
     (length, "call a tool for each element: step(tool, each=…)"),
     (method, "call methods in a tool"),
@@ -385,6 +409,48 @@ def test_a_mistake_names_the_workflow_its_file_its_line_and_a_remedy(function: C
     assert message.startswith(f"workflow {function.__name__!r}: {__file__}:{marked_line}")
     assert remedy in message
     assert function.__name__ not in server.workflows
+
+
+class Shelf:
+    def __call__(self, title: str) -> str:
+        return f"called {title}"
+
+    def find(self, title: str) -> str:
+        return f"found {title}"
+
+    def borrow(self, title: str, kind: Kind = Kind.NEW) -> None:
+        """Borrow a book."""
+        step(SHELF, name="call")(title=title)
+        step(SHELF.find)(title)
+        step(EXCLAIM, name="exclaim")(self="a", kind=kind)
+
+
+def exclaim(self: str, kind: Kind) -> str:
+    return f"{self}, {kind.name}!"
+
+
+SHELF, EXCLAIM = Shelf(), partial(exclaim)
+
+
+def test_objects_and_methods_are_tools_and_workflows() -> None:
+    server = Server("library")
+    server.add_tool(SHELF, name="shelf")
+    server.add_tool(SHELF.find)
+    server.add_tool(EXCLAIM, name="exclaim")
+    server.workflow(SHELF.borrow)
+
+    with connect(server) as client:
+        variables = client.task(client.call_workflow("borrow", {"title": "Emma"}).task_id).variables
+
+    results = [variables[f"_workflow.result.{step}"] for step in ("call", "find", "exclaim")]
+    assert results == ["called Emma", "found Emma", "a, NEW!"]
+
+
+def test_a_method_without_its_object_and_an_object_without_code_are_refused() -> None:
+    with pytest.raises(RegistrationError, match=re.escape("'find': it is a method without its object; publish object")):
+        Server("library").add_tool(Shelf.find)
+    with pytest.raises(WorkflowError, match="is no function that describes a workflow; write def"):
+        Server("library").workflow(name="borrow")(partial(SHELF.borrow, title="Emma"))
 
 
 def test_the_use_of_a_value_that_does_not_exist_yet_is_also_a_type_error() -> None:

@@ -12,7 +12,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -21,6 +21,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import WorkflowError
+from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.reference import IN_A_TOOL, REFERENCE_TEXT, Reference, no_value
 from mcp_baton.workflow.sources import (
     USE_A_CONDITION,
@@ -98,6 +99,29 @@ def enclosing_block() -> str | None:
             return kind
         frame = frame.f_back
     return None
+
+
+def shadowed_name(text: str, filled: Collection[str]) -> str | None:
+    """A `{name}` in a text, not filled by the step itself, that is a parameter of the function which contains the text.
+    The parameter has another value than the workflow's argument of this name: the function is a helper, or a workflow
+    that another one calls."""
+    names = placeholders(text).difference(filled)
+    frame: FrameType | None = sys._getframe(1) if names else None  # noqa: SLF001 - the documented way to the caller's frame
+    while frame is not None and frame.f_code is not describe.__code__:
+        code, values = frame.f_code, frame.f_locals
+        if is_authors(frame) and text in code.co_consts:
+            parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            others = (name for name in parameters if not _is_argument(values.get(name), name))
+            return next((name for name in others if name in names), None)
+        frame = frame.f_back
+    return None
+
+
+def _is_argument(value: object, name: str) -> bool:
+    match source_of(value):
+        case PromptArg(argument):
+            return argument == name
+    return False
 
 
 def _block(frame: FrameType) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.tools.secrets import strings_in
-from mcp_baton.workflow.description_call import enclosing_block
+from mcp_baton.workflow.description_call import enclosing_block, shadowed_name
 from mcp_baton.workflow.reference import REFERENCE_TEXT, REFUSED_METHODS, Reference, workflow_of
 from mcp_baton.workflow.sources import (
     Condition,
@@ -35,9 +35,14 @@ class Recording:
             raise self.error(
                 f"the step {step.name!r} is in a {block} block, which ends before a step runs; {_OUTSIDE[block]}"
             )
-        if any(re.search(REFERENCE_TEXT, text) for text in _texts_of(step)):
+        texts = list(_texts_of(step))
+        if any(re.search(REFERENCE_TEXT, text) for text in texts):
             cause = f"a text of the step {step.name!r} has a reference in it, which has no value before the workflow"
             raise self.error(f"{cause} runs; pass the reference to the tool as an argument of its own")
+        for name in (shadowed_name(text, step.template_bindings) for text in texts):
+            if name is not None:
+                cause = f"{{{name}}} in a text is an argument of the workflow, and {name!r} has another value here"
+                raise self.error(f"{cause}; rename {name!r}, or pass it to the tool as an argument of its own")
         if any(other.name == step.name for other in self.steps):
             raise self.error(f"a second step is named {step.name!r}; give it another name: name='{step.name}_2'")
         self.steps.append(step)
@@ -132,7 +137,7 @@ class StepCall:
         self._recording, self._tool, self._call, self._line = recording, tool, call, author_line()
         recording.uncalled_steps[id(self)] = self
 
-    def __call__(self, *values: object, **keywords: object) -> Reference:
+    def __call__(self, /, *values: object, **keywords: object) -> Reference:
         self._recording.uncalled_steps.pop(id(self), None)
         return self._call(*values, **keywords)
 

@@ -103,11 +103,12 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
     """
     recording = current_recording("step(…)")
     step_name = name or (tool if isinstance(tool, str) else name_of(tool))
+    label = tool if isinstance(tool, str) else getattr(tool, "__name__", step_name)
     if not isinstance(tool, str) and (arguments := sorted(options.keys() - StepOptions.__annotations__.keys())):
-        parameters = read_signature(tool, f"tool {name_of(tool)!r}").names if callable(tool) else frozenset()
+        parameters = read_signature(tool, f"tool {label!r}").names if callable(tool) else frozenset()
         if arguments[0] in parameters:
-            cause = f"{arguments[0]!r} is an argument of the tool {name_of(tool)!r}, and no option of the step"
-            raise recording.error(f"{cause}; write step({name_of(tool)})({arguments[0]}=…)")
+            cause = f"{arguments[0]!r} is an argument of the tool {label!r}, and no option of the step"
+            raise recording.error(f"{cause}; write step({label})({arguments[0]}=…)")
     bindings = options.pop("template_bindings", {})
     bindings = {variable: recording.source(variable, value) for variable, value in bindings.items()}
     recording.condition(options.get("when"))
@@ -129,7 +130,7 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
             return recording.add(ToolStep(step_name, sources, tool=tool, template_bindings=bindings, **options))
         return recording.add(ListStep(step_name, sources, tool=tool, each=items, **options))
 
-    return StepCall(recording, tool if isinstance(tool, str) else name_of(tool), call)
+    return StepCall(recording, label, call)
 
 
 def _by_position(recording: Recording, name: str, tool: Any, values: Sequence[object]) -> dict[str, object]:

@@ -10,6 +10,7 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.labels import name_of
+from mcp_baton.tools.schema.sent_values import NO_STATIC_DEFAULT
 from mcp_baton.tools.schema.signature import Parameter, is_async, read_signature
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.description_call import describe
@@ -48,7 +49,10 @@ def workflow_of_function(
     """Create the workflow that a function describes. The function is called once, with a reference for each
     parameter."""
     name = name or name_of(function)
-    location = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+    code = getattr(function, "__code__", None)
+    if code is None:
+        raise WorkflowError(name, f"{function!r} is no function that describes a workflow; write def")
+    location = f"{code.co_filename}:{code.co_firstlineno}"
     if is_async(function):
         raise WorkflowError(name, f"{location}: a workflow function describes steps and waits for none; write def")
     signature = read_signature(function, f"workflow {name!r}")
@@ -78,7 +82,7 @@ def workflow_of_function(
         raise WorkflowError(
             name, f"{location}: a workflow function returns nothing, because the task has all results; leave out return"
         )
-    setattr(function, WORKFLOW_NAME, name)
+    setattr(getattr(function, "__func__", function), WORKFLOW_NAME, name)
     return Workflow(
         name=name,
         arguments=arguments,
@@ -91,7 +95,9 @@ def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument
     notes = getattr(parameter.annotation, "__metadata__", ())
     declaration = next((note for note in notes if isinstance(note, Argument)), Argument(""))
     kind: Any = parameter.value_type
-    default: Json = declaration.default if parameter.required else parameter.default_value
+    default: Json = declaration.default if parameter.required else parameter.static_default
+    if default is NO_STATIC_DEFAULT:
+        default = parameter.default_value  # the check of the workflow says what is wrong with it
     return Argument(
         parameter.published_name,
         declaration.description or parameter.description or descriptions.get(parameter.name, ""),

@@ -175,6 +175,8 @@ def read_signature(function: Callable[..., object], subject: str) -> Signature:
             annotation = hints.get(name, Any)
             if name == "ctx" and name not in hints:
                 raise RegistrationError(f"{subject}: the parameter 'ctx' has no annotation; write ctx: Context")
+            if name == "self" and name not in hints:
+                raise RegistrationError(f"{subject}: it is a method without its object; publish object.method")
             if type(parameter.default) is FunctionType:
                 function_name = parameter.default.__name__
                 raise RegistrationError(
