@@ -1,11 +1,13 @@
 """Questions of tools, prompts and resources, answered by the client in both eras."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import pytest
 
-from mcp_baton import Context, Server, ask_user, step
+from mcp_baton import Context, Question, Server, Workflow, ask_user, step
+from mcp_baton.protocol.json import Json
 from mcp_baton.testing import Client, Era, JsonRpcError, Unanswered, connect
 from mcp_baton.testing.mcp_client import MAX_ROUNDS, EndlessAnswer
 from tests.testing.conftest import BOTH_ERAS
@@ -151,6 +153,7 @@ def test_a_question_of_a_workflow_is_answered_by_its_name_or_its_text(answers: d
     with connect(borrowing(), era=era) as client:
         client.answers(answers)
         run = client.call_workflow("borrow")
+        assert client.calls("lend") == [{"reader": "Kim", "weeks": 2}]
 
     assert "Kim 2" in run.text
 
@@ -172,6 +175,28 @@ def test_a_workflow_pauses_if_its_questions_are_not_answered_beforehand(answers:
         assert run.pause is not None
         assert run.pause.type == "answersRequired"
         assert run.answer(reader="Kim", weeks=2).completed
+
+
+@dataclass
+class Loan:
+    person: str
+    days: int
+
+
+@BOTH_ERAS
+def test_workflows_and_versions_of_a_server_may_have_questions_of_the_same_name(era: Era) -> None:
+    def asking(*questions: tuple[str, str]) -> Server:
+        server = borrowing()
+        for name, question in questions:
+            steps = [Question("reader", question, Loan, "user")]
+            server.add_workflow(Workflow(name=name, description=name, steps=steps))
+        return server
+
+    loan: dict[str, Json] = {"person": "Kim", "days": 2}
+    with connect(asking(("one", "Which loan?"), ("two", "Whose loan?")), era=era) as client:
+        assert client.call_workflow("one").answer(reader=loan).completed
+        deployed = client.deployed(asking(("three", "What loan?")))
+        assert deployed.call_workflow("three").answer(reader=loan).completed
 
 
 @BOTH_ERAS

@@ -30,7 +30,7 @@ class Unanswered(Exception):
 class Answers:
     """Answers, by a question's key or text.
 
-    A form for the workflows' own questions (`workflow_questions`, texts by name) that has no answer is declined: the
+    A form for the workflows' own questions (`workflow_questions`: names and texts) that has no answer is declined: the
     workflow then pauses, and `Run.answer` answers it. Without `declines`, it stays open. `open` has the server's
     requests without an answer, by id: it does not repeat them soon.
     """
@@ -38,7 +38,7 @@ class Answers:
     can_answer: bool = True
     keys: dict[str, str] = field(default_factory=dict)
     open: dict[str, JsonObject] = field(default_factory=dict)
-    workflow_questions: Mapping[str, str] = field(default_factory=dict)
+    workflow_questions: tuple[tuple[str, str], ...] = ()
     declines: bool = True
     _by_name: dict[str, Json] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
@@ -71,9 +71,9 @@ class Answers:
         schema = params.get("requestedSchema")
         fields = schema.get("properties") if isinstance(schema, Mapping) else None
         if isinstance(fields, Mapping) and fields and tool_key is None:
-            if fields.keys() <= self.workflow_questions.keys():
+            if fields.keys() <= {name for name, _ in self.workflow_questions}:
                 return self._form_result(fields, key, text)
-            for question_name, template in self.workflow_questions.items():
+            for question_name, template in self.workflow_questions:
                 if matches_template(template, text):
                     return self._object_result(question_name, key, text)
         for name in (key, text):

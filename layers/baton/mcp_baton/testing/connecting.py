@@ -87,9 +87,7 @@ def _database() -> "DynamoDBClient":
 
 
 def _stage(server: Server, settings: Settings, database: "DynamoDBClient", workers: Workers) -> Stage:
-    steps = [step for workflow in server.workflows.values() for step in workflow.steps]
-    users = {step.name: step.question for step in steps if isinstance(step, Question) and step.of == "user"}
-    clock, answers = Clock(), Answers(workflow_questions=users)
+    clock, answers = Clock(), Answers()
     invocations, events = Invocations(clock), Events(clock)
     store, workflow_of_task = Store(database, invocations), dict[str, str]()
 
@@ -97,6 +95,9 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
         script = Script(frozenset(version.tools), answers, invocations)
         instrumented = script.instrument(version)
         instrumented.check()
+        steps = [step for workflow in version.workflows.values() for step in workflow.steps]
+        users = [(step.name, step.question) for step in steps if isinstance(step, Question) and step.of == "user"]
+        answers.workflow_questions += tuple(users)
 
         def make() -> "Handler":
             return _handler(instrumented, settings, database, clock, events)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
-from typing import Any, override
+from typing import Any, cast, override
 
 from mcp_baton import BatonError, Server
 from mcp_baton.local.gateway import proxy_event
@@ -105,6 +105,9 @@ class Wire(McpClient):
                 unanswered.append(self.respond(received))
 
         opener = Stream(receive).open if self.era == "2025" and self.can_ask and self.answers.can_answer else None
+        # A tool that asked runs again from its start. A workflow goes on, so what it calls then are new calls.
+        params = cast("dict[str, Any]", message["params"])
+        is_repeat = is_repeat and message["method"] == "tools/call" and params["name"] in self.stage.server.tools
         response = self._invoke(self.event(message, headers), opener, is_repeat=is_repeat)
         if (first := next(filter(None, unanswered), None)) is not None:
             raise first
