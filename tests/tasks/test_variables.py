@@ -60,9 +60,10 @@ def test_a_missing_variable_cannot_be_removed() -> None:
         "_workflow.result.a",
         "io.modelcontextprotocol/related-task",
         cast("str", 7),
+        "n" * 256,
     ],
 )
-def test_reserved_and_empty_names_are_refused(name: str) -> None:
+def test_reserved_empty_and_long_names_are_refused(name: str) -> None:
     variables = TaskVariables({"_workflow.progress": {}})
 
     with pytest.raises(ValueError, match="name"):

@@ -9,6 +9,9 @@ from mcp_baton.tasks.record import ENGINE_PREFIX
 MAX_VARIABLES_CHANGED = 50
 """The most variables that may change in one run or call. They fit into one `UpdateExpression` with the steps."""
 
+MAX_NAME_CHARS = 255
+"""The longest name of a variable. The names stay in the task's item, so that with long ones nothing could be written."""
+
 MCP_PREFIX = "io.modelcontextprotocol/"
 """`tasks/get` shows variables in `_meta`, where MCP reserves such names (MCP basic, `_meta`)."""
 
@@ -102,6 +105,8 @@ class TaskVariables(MutableMapping[str, Json]):
             raise Abandoned
         if not isinstance(name, str) or not name:
             raise ValueError("a task variable's name is a string that is not empty")
+        if len(name) > MAX_NAME_CHARS:
+            raise ValueError(f"task variable '{name[:40]} …': its name has more than {MAX_NAME_CHARS} characters")
         for prefix, owner in ((ENGINE_PREFIX, "the engine"), (MCP_PREFIX, "MCP")):
             if name.startswith(prefix):
                 raise ValueError(f"task variable {name!r}: names beginning with {prefix!r} belong to {owner}")
