@@ -8,7 +8,13 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from mcp_baton.approvals import waiting_items as waiting_approvals
-from mcp_baton.approvals.items import APPROVALS_PER_PAGE, CLOCK_SLACK_MS, MAX_APPROVALS_READ, DynamoDBApprovalStore
+from mcp_baton.approvals.items import (
+    APPROVALS_PER_PAGE,
+    CLOCK_SLACK_MS,
+    MAX_APPROVALS_READ,
+    MAX_PAGE_BYTES,
+    DynamoDBApprovalStore,
+)
 from mcp_baton.approvals.record import (
     MAX_WAITING_OF_OWNER,
     MAX_WAITING_OF_TASK,
@@ -197,10 +203,14 @@ def test_a_list_has_the_approvals_of_its_audiences_and_its_state(store: Store, c
     assert lists == [[second_record, first_record], [second_record], [decided_record], [], []]
 
 
-def test_a_list_has_pages_newest_first(store: Store, call: ApprovalRecord) -> None:
+@pytest.mark.parametrize(
+    ("argument_chars", "page_size"), [(0, APPROVALS_PER_PAGE), (MAX_PAGE_BYTES // 2 - 1_000, 2), (MAX_PAGE_BYTES, 1)]
+)
+def test_a_list_has_pages_newest_first(store: Store, call: ApprovalRecord, argument_chars: int, page_size: int) -> None:
+    call = replace(call, arguments={"text": "x" * argument_chars})
     records = [
         ask(store, replace(call, task_id=f"{call.owner} {number}", asked_ms=call.asked_ms + number // 3))
-        for number in range(2 * APPROVALS_PER_PAGE + 1)
+        for number in range(2 * page_size + 1)
     ]
     items: list[ApprovalRecord] = []
     sizes, cursor = list[int](), None
@@ -210,7 +220,7 @@ def test_a_list_has_pages_newest_first(store: Store, call: ApprovalRecord) -> No
         sizes.append(len(page.approvals))
         cursor = page.cursor
 
-    assert sizes == [APPROVALS_PER_PAGE, APPROVALS_PER_PAGE, 1]
+    assert sizes == [page_size, page_size, 1]
     assert sorted(items, key=lambda record: record.approval_id) == sorted(
         records, key=lambda record: record.approval_id
     )

@@ -23,7 +23,7 @@ from mcp_baton.approvals.record import (
 )
 from mcp_baton.approvals.waiting_items import WaitingApprovals
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import JsonObject, json_size
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, attributes, decode, encode_json, primary_key
 from mcp_baton.tasks.dynamodb.expressions import Update, unlist
 from mcp_baton.tasks.dynamodb.items import (
@@ -48,6 +48,9 @@ LINK_KEY: Final = "LINK"
 APPROVALS_PER_PAGE: Final = 25
 MAX_APPROVALS_READ: Final = 100
 """The most approvals that one page reads. Those that have expired, or were decided just now, are not on it."""
+
+MAX_PAGE_BYTES: Final = 2_000_000
+"""The most bytes of JSON on a page of several approvals. One has a few hundred thousand at most."""
 
 COMPRESS_APPROVAL_OVER_BYTES: Final = 1_024
 ID_PART_CHARS: Final = 16
@@ -184,6 +187,7 @@ class DynamoDBApprovalStore:
         names = [_list_name(state, audience) for audience in audiences]
         lists = [self._table.items({**in_list(name, cursor or AFTER_ALL_KEYS), **newest_first}) for name in names]
         records, position, left_ms = list[ApprovalRecord](), cursor, self._table.left_ms()
+        room = MAX_PAGE_BYTES
         for count, entry in enumerate(heapq.merge(*lists, key=_listed_at, reverse=True)):
             if (
                 len(records) == APPROVALS_PER_PAGE
@@ -193,6 +197,9 @@ class DynamoDBApprovalStore:
                 return ApprovalPage(records, position)
             record = self._current(entry, state)
             if record is not None:
+                room -= json_size(record.to_json())
+                if records and room < 0:
+                    return ApprovalPage(records, position)
                 records.append(record)
             position = _listed_at(entry)
         return ApprovalPage(records)

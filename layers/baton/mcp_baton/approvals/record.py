@@ -240,9 +240,9 @@ class ApprovalStore(Protocol):
 
     def list(self, audiences: Sequence[str], state: ApprovalState, cursor: str | None = None) -> ApprovalPage:
         """Read a page of the approvals of these audiences, newest first: one `Query` for each audience and one
-        `GetItem` for each approval. Expired ones are left out of those that wait. A page also ends after 100 reads, or
-        when half of the time is used: it may have few approvals, or none, and a cursor. Raises `ValueError` if the
-        cursor is not one of this store."""
+        `GetItem` for each approval. Expired ones are left out of those that wait. A page also ends after 2 MB or
+        100 reads, or when half of the time is used: it may have few approvals, or none, and a cursor. Raises
+        `ValueError` if the cursor is not one of this store."""
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         """Decide an approval: one `UpdateItem`, and one to count it no longer.

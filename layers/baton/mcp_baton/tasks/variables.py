@@ -10,7 +10,7 @@ MAX_VARIABLES_CHANGED = 50
 """The most variables that may change in one run or call. They fit into one `UpdateExpression` with the steps."""
 
 MAX_NAME_CHARS = 255
-"""The longest name of a variable. The names stay in the task's item, so that with long ones nothing could be written."""
+"""The longest name of a variable. Names stay in the task's item: with long ones it could not be written."""
 
 MCP_PREFIX = "io.modelcontextprotocol/"
 """`tasks/get` shows variables in `_meta`, where MCP reserves such names (MCP basic, `_meta`)."""
