@@ -326,7 +326,8 @@ def epoch_ms(text: str) -> int:
 
 def is_early(variables: Mapping[str, Json], step: str) -> bool:
     """Whether a stored answer or callback came before the condition of its step was decided."""
-    return variables.get(f"{EARLY_PREFIX}{step}") is True
+    name = f"{EARLY_PREFIX}{step}"
+    return name in variables and variables[name] is True
 
 
 def steps_of(task: TaskRecord) -> list[StepProgress]:

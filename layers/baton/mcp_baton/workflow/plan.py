@@ -257,7 +257,7 @@ class Plan:
 
     def _secret_arguments(self, name: str) -> frozenset[str]:
         step = self._step(name)
-        if self.workflow is None or step is None:
+        if self.workflow is None or step is None or not self.workflow.secrets:
             return frozenset()
         secrets = self.workflow.secrets
         return frozenset(name for name, source in step.arguments.items() if contains_argument(source, secrets))

@@ -5,6 +5,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from types import FunctionType
 from typing import Annotated, Any, Final, Literal
 
@@ -26,7 +27,7 @@ def is_async(function: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Struct, frozen=True, dict=True):
     """A parameter that the caller fills.
 
     Attributes:
@@ -43,7 +44,7 @@ class Parameter(Struct, frozen=True):
         """The name for callers: the alias of a pydantic `Field`, if there is one."""
         return self.accepted_names[0]
 
-    @property
+    @cached_property
     def accepted_names(self) -> tuple[str, ...]:
         """All names that callers may use: with `AliasChoices`, several. A path into another argument (`AliasPath`) is
         no name, so such a parameter has its own."""
@@ -54,7 +55,7 @@ class Parameter(Struct, frozen=True):
                 return names
         return (self.name,)
 
-    @property
+    @cached_property
     def default_value(self) -> Any:
         """The value of an argument that is left out; `NO_ANNOTATION` if it is required."""
         if self.default is not NO_ANNOTATION:
@@ -66,7 +67,7 @@ class Parameter(Struct, frozen=True):
     def required(self) -> bool:
         return self.default_value is NO_ANNOTATION
 
-    @property
+    @cached_property
     def static_default(self) -> Any:
         """The default as JSON; `NO_STATIC_DEFAULT` if there is none, if a factory creates it, or if JSON does not show
         all of it."""
@@ -141,7 +142,7 @@ def is_field(note: object) -> bool:
     return hasattr(note, "is_required")
 
 
-class Signature(Struct, frozen=True):
+class Signature(Struct, frozen=True, dict=True):
     """A function's signature: the parameters that the caller fills, and those that the server fills."""
 
     parameters: tuple[Parameter, ...]
@@ -150,11 +151,11 @@ class Signature(Struct, frozen=True):
     is_async: bool
     dependencies: tuple[tuple[str, Provider], ...] = ()
 
-    @property
+    @cached_property
     def names(self) -> frozenset[str]:
         return frozenset(parameter.published_name for parameter in self.parameters)
 
-    @property
+    @cached_property
     def required(self) -> frozenset[str]:
         return frozenset(parameter.published_name for parameter in self.parameters if parameter.required)
 
