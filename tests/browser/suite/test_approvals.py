@@ -179,7 +179,8 @@ def test_texts_are_not_markup_and_cannot_disguise_a_call(console_of_kim: Console
 def test_texts_cannot_disguise_a_call_on_the_page_of_a_link(browser: Browser) -> None:
     texts = {name: f"{name} {HOSTILE}{DISGUISE}" for name in ("message", "tool", "owner", "workflow")}
     times = dict.fromkeys(("askedAt", "expiresAt"), "2026-11-27T22:28:54.579Z")
-    record = {**texts, **times, "digest": "d", "arguments": {"to": DISGUISE, "amount": 5}}
+    arguments = {"to": DISGUISE, "amount": 5, "iban": 2**70, "rate": 0.1 + 0.2}
+    record = {**texts, **times, "digest": "d", "arguments": arguments}
 
     def reply(route: Route) -> None:
         if "json" in route.request.headers["accept"]:
@@ -193,7 +194,9 @@ def test_texts_cannot_disguise_a_call_on_the_page_of_a_link(browser: Browser) ->
     expect(page.get_by_role("button", name="Approve")).to_be_visible()
     text = page.locator("body").inner_text()
     assert [character for character in DISGUISE if character in text] == []
-    assert (text.count(ESCAPED), '"amount": 5' in text) == (5, True)
+    assert (text.count(ESCAPED), '"amount": 5,' in text) == (5, True)
+    assert f'"iban": "{2**70}"' in text
+    assert '"rate": 0.30000000000000004' in text
     expect(page.locator("main img, main script")).to_have_count(0)
     page.close()
 
