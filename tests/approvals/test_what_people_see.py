@@ -246,3 +246,30 @@ def test_a_secret_is_hidden_also_if_its_place_in_what_was_sent_is_not_known(
     approve_all(client)
     assert not client.call_tool("change", {"value": sent}).is_error
     assert received not in ([], [[]])
+
+
+@pytest.mark.parametrize("way", ["background", "workflow"])
+def test_the_digest_of_a_secret_has_a_salt_that_people_do_not_see(baton: Connect, way: str) -> None:
+    server = Server("bank")
+
+    @server.tool(task="required" if way == "background" else "forbidden", approval=Approval("refunds"))
+    def change(pin: SecretStr) -> None:
+        pass
+
+    @server.workflow
+    def change_pin(pin: str) -> None:
+        step(change)(pin=pin)
+
+    client = baton(server)
+    if way == "background":
+        client.start_task("change", {"pin": "1234"})
+    else:
+        client.call_workflow("change_pin", {"pin": "1234"})
+    [record] = kim(client).approvals()
+    items = client.store.client.scan(TableName="tasks")["Items"]
+    [salt] = [
+        item["variables"]["M"]["_workflow.salt"]["S"] for item in items if item["sk"]["S"] == f"TASK#{record['task']}"
+    ]
+
+    assert len(json.loads(salt)) >= 16
+    assert salt not in str(record)

@@ -32,8 +32,9 @@ from mcp_baton.protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     missing_capability,
 )
+from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.keys import own_key
-from mcp_baton.tasks.record import JOB_ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
+from mcp_baton.tasks.record import JOB_ATTEMPTS, SALT, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
 from mcp_baton.tasks.store import Start, TaskStore
 from mcp_baton.tools.asking import TaskBegins
 from mcp_baton.tools.calls import ToolCall
@@ -134,7 +135,9 @@ def new_job(
         traceparent=execution.services.telemetry.traceparent(),
         **spec,
     )
-    variables: JsonObject = {} if workflow_task is None else {WORKFLOW_TASK: workflow_task}
+    variables: dict[str, Json] = {} if workflow_task is None else {WORKFLOW_TASK: workflow_task}
+    if isinstance(tool, Tool) and tool.approval is not None:
+        variables[SALT] = new_token()
     return NewTask(execution.owner or "", variables, arguments=arguments, ttl_ms=ttl_ms, work=job_spec, task_id=task_id)
 
 

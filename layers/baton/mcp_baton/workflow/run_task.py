@@ -21,18 +21,24 @@ logger = logging.getLogger(__name__)
 
 
 def new_task(
-    known: KnownValues, owner: str | None, ttl_ms: int | None = None, arguments: JsonObject = NOTHING
+    known: KnownValues,
+    owner: str | None,
+    ttl_ms: int | None = None,
+    arguments: JsonObject = NOTHING,
+    *,
+    is_salted: bool = False,
 ) -> NewTask:
     """The task to create for a workflow.
 
     Args:
         owner: Its owner; `None` for an unauthenticated caller, who gets no task.
         arguments: Its arguments as they were sent. Of an `int | str`, a text would not tell `5` from `"5"`.
+        is_salted: Whether it needs a salt, with which people who approve cannot guess a secret by its digest.
     """
     workflow = known.workflow
     progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
     variables: dict[str, Json] = {PROGRESS: cast("JsonObject", progress)}
-    if workflow.secrets:
+    if workflow.secrets or is_salted:
         variables[SALT] = new_token()
     return NewTask(
         owner=owner or "",

@@ -158,7 +158,8 @@ def new_run(
     if wait_ms:
         ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, wait_ms + AFTER_WAITS_MS)
     known = _known(workflow, arguments, answers)
-    return known, new_task(known, execution.owner, ttl_ms, with_defaults(workflow.arguments, arguments))
+    stored_arguments = with_defaults(workflow.arguments, arguments)
+    return known, new_task(known, execution.owner, ttl_ms, stored_arguments, is_salted=wait_ms > 0)
 
 
 def split_answers(
