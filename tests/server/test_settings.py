@@ -65,6 +65,7 @@ def test_a_variable_sets_its_field(env: dict[str, str], settings: Settings) -> N
         ({"BATON_WRITE_RESERVE_MS": "1_000"}, "whole number"),
         ({"BATON_MAX_BODY_BYTES": "٣"}, "whole number"),
         ({"BATON_ALLOWED_ORIGINS": "*"}, "no wildcard"),
+        ({"BATON_ALLOWED_ORIGINS": "https://*.example.com"}, "no wildcard"),
         ({"BATON_ALLOWED_ORIGINS": "https://ok.example,https://example.com/"}, "without a path"),
         ({"BATON_ALLOWED_ORIGINS": "example.com"}, "scheme://host"),
         ({"BATON_DEFAULT_TTL_MS": "180000000"}, "raise the second"),

@@ -108,12 +108,31 @@ def test_each_function_may_use_the_key_only_through_the_services_that_store_its_
         ("WorkerMemorySize", ["", "128", "10240"], ["64", "1 GB", "0512", "123456"]),
         ("WebAclArn", ["", ACL], ["floods", ACL.replace("regional", "global")]),
         ("KmsKeyArn", ["", KEY], ["1a2b3c4d", KEY.replace("key/", "alias/")]),
+        (
+            "AllowedOrigins",
+            ["", "https://app.example.com", "http://localhost:3000, https://[::1]:8443"],
+            ["app.example.com", "https://a.example/", "*", "https://*.example.com", "https://a.example,", "null"],
+        ),
+        (
+            "Approvers",
+            ["", "{}", '{"refunds": ["kim", "lee"], "ä b": []}', ' {"a":["b"]} '],
+            ["kim", '["kim"]', '{"refunds": "kim"}', '{"refunds": [kim]}', '{"refunds": ["kim"]', '{"refunds": [""]}'],
+        ),
+        ("MaxTasksPerOwner", ["", "1", "1000"], ["0", "-1", "many"]),
     ],
 )
-def test_values_that_would_fail_during_the_deployment_are_rejected_before_it(
+def test_values_that_would_fail_during_or_after_the_deployment_are_rejected_before_it(
     translation: Any, parameter: str, valid: list[str], invalid: list[str]
 ) -> None:
     pattern = translation["Parameters"][parameter]["AllowedPattern"]
 
     assert [value for value in valid if not re.fullmatch(pattern, value)] == []
     assert [value for value in invalid if re.fullmatch(pattern, value)] == []
+
+
+def test_each_text_of_the_operator_has_a_pattern_or_a_list_of_values(translation: Any) -> None:
+    parameters = translation["Parameters"].items()
+    texts = {name: parameter for name, parameter in parameters if parameter["Type"] == "String"}
+    assert [
+        name for name, parameter in texts.items() if not parameter.keys() & {"AllowedPattern", "AllowedValues"}
+    ] == []

@@ -23,7 +23,7 @@ NOT_IN_SAM_LOCAL = frozenset({"BATON_STREAMING", "BATON_STATE_KEY_SECRET", "BATO
 ALIAS = r"(arn:[^:\s]+:lambda:[^:\s]+:[0-9]+:function:)?[A-Za-z0-9_-]{1,64}:[A-Za-z0-9_-]{1,128}"
 _SECRET = ("state_key", "state_key_previous")
 _ARN = r"arn:[^:\s]+:secretsmanager:[^:\s]+:[0-9]+:secret:\S+"
-_ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
+_ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,*]+"
 
 
 class Setting(NamedTuple):
