@@ -92,6 +92,19 @@ def test_a_workflow_shows_that_it_waits_for_an_approval_and_continues_after_it(
     assert baton("ann", "resume", task[:20])[0] == 0
 
 
+def test_after_a_denial_the_command_that_ends_the_task_is_printed(
+    baton: Run, url: str, request: pytest.FixtureRequest
+) -> None:
+    baton("ann", "run", "pay_order", f"order={request.node.name}", "amount=5")
+    task = baton("ann", "tasks")[1]["tasks"][0]["taskId"]
+    [approval] = [record for record in baton("kim", "approvals")[1]["approvals"] if record.get("task") == task]
+    baton("kim", "deny", approval["approvalId"], "--yes")
+
+    output = baton("ann", "resume", task, text=True)[1]
+    assert f"To end it, with the same credentials: baton cancel {url} {task[:16]}" in output
+    assert "baton resume" not in output
+
+
 @pytest.mark.parametrize("answer", ["n\n", "\n", "approve\n"])
 def test_a_decision_is_confirmed(baton: Run, approval: str, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     monkeypatch.setattr("mcp_baton.cli.http_api.at_terminal", lambda: True)

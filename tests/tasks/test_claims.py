@@ -37,10 +37,16 @@ def test_a_resume_of_a_claimed_task_runs_nothing_and_reports_the_end_of_the_clai
 ) -> None:
     clock, answers = Time(), list[Answer]()
     client = make_client(three_steps(script), now_ms=clock.now_ms, remaining_ms=lambda: 600_000)
-    script.meanwhile["two"] = lambda: answers.append(client.get_prompt("flow", task=task_in(table)))
+    script.meanwhile["two"] = lambda: answers.extend(
+        [
+            client.get_prompt("flow", task=task_in(table)),
+            client.request("tasks/get", {"taskId": task_in(table)}, {"mcp-baton/next": True}),
+        ]
+    )
     assert client.get_prompt("flow").statuses == ["completed"] * 3
     assert script.calls == [*STEPS]
-    [answer] = answers
+    answer, view = answers
+    assert (view.meta["mcp-baton/next"], view.meta["mcp-baton/running_until"]) == ([], timestamp(clock.ms + LEASE_MS))
     assert answer.error["code"] == -32600
     data = answer.error["data"]
     assert (data["status"], data["runningUntil"]) == ("working", timestamp(clock.ms + LEASE_MS))

@@ -129,10 +129,13 @@ def _run(
 def _print_next_command(result: RunResult, connection: options.ConnectionOptions) -> None:
     if result.task is None or result.task.ended:
         return
-    command = shlex.join(["baton", "resume", connection.where or "", result.task.task_id[:TASK_ID_PREFIX_CHARS]])
+    calls = [entry.get("arguments", {}) for entry in result.task.following]
+    is_stuck = bool(calls) and all(arguments.get("task_action") == "cancel" for arguments in calls)
+    verb, purpose = ("cancel", "end it") if is_stuck else ("resume", "continue here")
+    command = shlex.join(["baton", verb, connection.where or "", result.task.task_id[:TASK_ID_PREFIX_CHARS]])
     condition = " after the wait" if still_waits(result.task) else ""
     hint = ", with the same credentials" if connection.has_credentials else ""
-    text = f"To continue here{condition}{hint}: {command}"
+    text = f"To {purpose}{condition}{hint}: {command}"
     if connection.is_target:
         text = f"The task ends with this command: serve {connection.where} with `baton serve`, and run it there"
     # One line: a command that is broken into two lines cannot be copied.

@@ -82,8 +82,11 @@ def task_view(
             view["error"] = task.error
     facts = facts_of(task)
     if next_calls is not None and task.workflow is not None:
-        # If an approval was decided or a run was interrupted since, the stored pause reasons do not count.
-        facts["next"] = next_calls(structs.replace(task, shown_pauses=shown.pauses))
+        # If an approval was decided or a run was interrupted since, the stored pause reasons do not count. While a run
+        # holds the task, the calls would be refused.
+        is_held = shown.running_until is not None
+        facts["next"] = [] if is_held else next_calls(structs.replace(task, shown_pauses=shown.pauses))
+        facts |= {"running_until": shown.running_until} if is_held else {}
     state: dict[str, Json] = {PROGRESS: read_variable(task, PROGRESS)} if PROGRESS in task.variables else {}
     # A stored pause reason may be older than the run that holds the task, or that was killed.
     state |= pause_members(shown, ENGINE_PREFIX)

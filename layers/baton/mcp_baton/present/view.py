@@ -29,6 +29,7 @@ FACT_PREFIX: Final = "mcp-baton/"
 NEXT_KEY: Final = f"{FACT_PREFIX}next"
 TIMINGS_KEY: Final = f"{FACT_PREFIX}timings"
 ELEMENTS_KEY: Final = f"{FACT_PREFIX}elements"
+RUNNING_KEY: Final = f"{FACT_PREFIX}running_until"
 RESULT_BY_KEY: Final = f"{FACT_PREFIX}result_by"
 OMITTED_KEY: Final = "omitted"
 
@@ -188,6 +189,7 @@ def view_in_result(result: Mapping[str, Any]) -> TaskView:
         ttl_ms=result.get("ttlMs", result.get("ttl")),
         steps=steps,
         pauses=pauses_in(meta, ENGINE_PREFIX),
+        running_until=meta.get(RUNNING_KEY),
         following=tuple(meta.get(NEXT_KEY, ())),
         result=result.get("result"),
         result_by=meta.get(RESULT_BY_KEY),

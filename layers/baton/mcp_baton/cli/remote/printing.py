@@ -257,6 +257,8 @@ def print_task(task: TaskView, out: Console) -> None:
     if task.message and not task.message.startswith(PAUSED_BEGINS):
         line.append(f": {short(task.message)}")
     out.print(line)
+    if task.running_until:
+        out.print(f"A run holds this task until {short(task.running_until)} or longer.")
     rows = []
     for step in task.steps:
         size = "" if step.bytes is None else decimal(step.bytes)
