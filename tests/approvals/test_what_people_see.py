@@ -258,7 +258,7 @@ def test_the_digest_of_a_secret_has_a_salt_that_people_do_not_see(baton: Connect
 
     @server.workflow
     def change_pin(pin: str) -> None:
-        step(change)(pin=pin)
+        step("change")(pin=pin)
 
     client = baton(server)
     if way == "background":
