@@ -32,7 +32,7 @@ from mcp_baton.telemetry import ABANDONED_THREADS, SILENT, Collector, Telemetry
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.labels import Labels
-from mcp_baton.tools.outcomes import Failed, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.tools.prompt import Prompt, messages_of
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.running.runner import bound_prompt
@@ -177,8 +177,9 @@ def test_a_resources_arguments_are_converted() -> None:
     pages = resource(page, "docs://{number}")
 
     assert read(call(), pages, "docs://7", {"number": "7"}).content == "7"
-    with pytest.raises(ResourceUnavailable, match="number"):
+    with pytest.raises(ProtocolError, match="docs://x: number: ") as raised:
         read(call(), pages, "docs://x", {"number": "x"})
+    assert raised.value.code == INVALID_PARAMS
 
 
 def text(words: str, role: str = "user") -> JsonObject:

@@ -244,11 +244,11 @@ def find_in(resources: Mapping[str, Resource], uri: str) -> tuple[Resource, dict
     return None
 
 
-def contents_of_outcome(uri: str, outcome: ResourceContent | Mismatch | Failed) -> ResourceContent:
+def contents_of_outcome(outcome: ResourceContent | Mismatch | Failed) -> ResourceContent:
     """Return the contents that a resource's function has returned. Raises `ResourceUnavailable`."""
     match outcome:
         case Mismatch() as mismatch:
-            raise ResourceUnavailable(f"{uri}: {mismatch.text}")
+            raise ResourceUnavailable(mismatch.text)
         case Failed(error) as failure:
             raise ResourceUnavailable(error, failure.error_id, failure.kind)
         case contents:

@@ -80,7 +80,7 @@ class ServerHost:
         try:
             target = bound_resource(resource, uri)
             outcome = call(self._execution, target, arguments, self._asker_factory, self._with_pulse(ONLY_CALL))
-            return [contents_of_outcome(uri, outcome)]
+            return [contents_of_outcome(outcome)]
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
 

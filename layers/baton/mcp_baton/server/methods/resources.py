@@ -13,7 +13,7 @@ from mcp_baton.tasks.texts import MAX_VALUE_BYTES
 from mcp_baton.tasks.values import FINAL_RESULT, text_of, weight_of
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import ResourceContent
-from mcp_baton.tools.outcomes import ResourceUnavailable
+from mcp_baton.tools.outcomes import Mismatch, ResourceUnavailable
 from mcp_baton.tools.resource import APP_URI, Resource, contents_of_outcome, find_in, is_reserved, parse_value_uri
 from mcp_baton.tools.running.runner import bound_resource
 from mcp_baton.workflow.direct_calls import call_alone
@@ -115,7 +115,10 @@ def _read_published(request: Request, uri: str) -> ResourceContent | None:
 
 
 def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) -> ResourceContent:
-    return contents_of_outcome(uri, call_alone(request, bound_resource(resource, uri), arguments, ToolCall(stay=True)))
+    outcome = call_alone(request, bound_resource(resource, uri), arguments, ToolCall(stay=True))
+    if isinstance(outcome, Mismatch):
+        raise ProtocolError(INVALID_PARAMS, f"Invalid resource URI {uri}: {outcome.text}", {"uri": uri})
+    return contents_of_outcome(outcome)
 
 
 def subscribe(request: Request) -> JsonObject:
