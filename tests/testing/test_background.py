@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
-from mcp_baton import Context, Server, ToolError
+from mcp_baton import Context, Server, ToolError, sleep_until, step
 from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Killed, Unanswered, aconnect, connect
 from tests.testing.conftest import BOTH_ERAS
@@ -79,6 +80,7 @@ def test_a_task_can_be_polled(client: Client) -> None:
     assert task.status == "completed"
     assert (task.result.value, task.result.structured, task.result.is_error) == (REPORT, REPORT, False)
     assert client.worker_runs == [run]
+    assert client.task(task.task_id).result["structuredContent"] == REPORT
 
 
 def test_a_killed_worker_raises_in_the_call_that_waits_for_it(baton: Connect, server: Server) -> None:
@@ -172,6 +174,20 @@ def test_the_client_refuses_an_answer_of_the_wrong_type(client: Client) -> None:
     client.run_worker()
     with pytest.raises(Unanswered, match="its answer is a dict"):
         task.answer({"colour": ["blue"]})
+
+
+def test_the_value_of_a_workflow_is_that_of_its_last_tool_also_after_a_wait(baton: Connect) -> None:
+    server = Server("timed")
+    server.tool(name="first")(lambda: 1)
+    server.tool(name="last")(lambda: None)
+
+    @server.workflow(background=True)
+    def wait() -> None:
+        step("first")()
+        sleep_until("tomorrow", timedelta(days=1))
+        step("last")()
+
+    assert baton(server).start_task("wait").wait().result.value is None
 
 
 @BOTH_ERAS

@@ -104,7 +104,8 @@ class Client(Controls):
         task = self.request("tasks/get", {"taskId": task_id}, {"mcp-baton/variables": "all"})
         status, result = str(task["status"]), task.get("result")
         if self.era == "2025" and status == "completed":
-            result = self.request("tasks/result", {"taskId": task_id})["result"]
+            sent = self.request("tasks/result", {"taskId": task_id})
+            result = sent.get("result", omit(sent, "_meta"))  # of a background call, it is the call's result itself
         return Task(str(task["taskId"]), status, variables_in(own_meta(task)), result, omit(task, "result", "_meta"))
 
     def tasks(self) -> list[Task]:

@@ -107,8 +107,13 @@ class Invocation:
     remaining_ms: Callable[[], int]
     is_repeat: bool = False
     killed_after: str | None = None
-    value: Json = None
+    values: list[Json] = field(default_factory=list)
     aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    @property
+    def value(self) -> Json:
+        """What the last tool returned; `None` if none did."""
+        return self.values[-1] if self.values else None
 
     def get_remaining_time_in_millis(self) -> int:
         return self.remaining_ms()

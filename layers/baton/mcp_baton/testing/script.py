@@ -137,7 +137,7 @@ class InstrumentedTool(Tool):
         outcome = super().outcome(returned)
         invocation = self._invocations.current
         if invocation is not None:
-            invocation.value = outcome.value
+            invocation.values.append(outcome.value)
         return outcome
 
 

@@ -128,7 +128,7 @@ class Worker:
             raise
         except Exception as error:  # noqa: BLE001 - Lambda retries after any exception of a handler
             return self._note(WorkerRun(event, "raised", error))
-        if invocation.value is not None:
+        if invocation.values:
             self.events.values[event.task_id] = invocation.value
         return self._note(WorkerRun(event, str(answer["outcome"])))
 
