@@ -39,7 +39,7 @@ WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
         ({"BATON_CONNECT": " Init "}, replace(DEFAULT, connect="init")),
         ({"BATON_MAX_BODY_BYTES": "1024"}, replace(DEFAULT, max_body_bytes=1024)),
         (
-            {"BATON_ALLOWED_ORIGINS": "https://App.example.com, http://localhost:6274,"},
+            {"BATON_ALLOWED_ORIGINS": "https://App.example.com:443, http://localhost:6274,"},
             replace(DEFAULT, allowed_origins=frozenset({"https://app.example.com", "http://localhost:6274"})),
         ),
         ({"BATON_STATE_KEY_SECRET": SECRET}, replace(DEFAULT, state_key_secret=SECRET)),

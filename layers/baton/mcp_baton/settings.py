@@ -69,8 +69,9 @@ def _number(name: str, text: str) -> int:
 
 
 def _origins(name: str, text: str) -> frozenset[str]:
-    # Browsers send origins in lower case.
+    # Browsers send origins in lower case, and without the port if it is that of the scheme.
     origins = [item.strip().lower() for item in text.split(",") if item.strip()]
+    origins = [re.sub(r"^(https://.*):443$|^(http://.*):80$", r"\1\2", origin) for origin in origins]
     for origin in origins:
         if not re.fullmatch(_ORIGIN, origin):
             raise SettingsError(
