@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, Server, ToolStep, Workflow, elicitation, sampling
+from mcp_baton.testing import Connect
 from tests.support.client import BOUND_S, Answer, Client, JsonDict, Sink, Table
 from tests.support.handler import MakeClient, Submit
 
@@ -146,3 +147,20 @@ def test_a_question_and_an_answer_fail_if_the_store_is_unavailable(make_client: 
     submit(sink, lambda: client.call_tool("who")).result(BOUND_S)
 
     assert respond(client, {"id": "baton-" + "0" * 32}, result=ACCEPTED).status == 503
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+@pytest.mark.parametrize("lengths", [[300_000] * 7, [6_100_000]])
+def test_questions_that_fit_into_no_answer_are_an_error(
+    baton: Connect, lengths: list[int], *, in_background: bool
+) -> None:
+    server = Server("asking")
+
+    @server.tool(task="optional" if in_background else "forbidden")
+    def review(ctx: Context) -> int:
+        return len(ctx.ask(*(elicitation(f"q{number}", "x" * length, FORM) for number, length in enumerate(lengths))))
+
+    client = baton(server)
+    result = client.start_task("review").result if in_background else client.call_tool("review")
+    assert result.is_error
+    assert result.text.startswith(f"The client cannot be asked: the questions have {sum(lengths) // 10_000}")

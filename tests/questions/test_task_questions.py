@@ -1,6 +1,5 @@
 """Questions of background tools (docs/background.md, Asking the client in the background)."""
 
-import os
 from itertools import count
 from typing import Any
 
@@ -79,8 +78,8 @@ def asking_server(runs: list[str]) -> Server:
         return [ctx.elicit("Again?", FORM).content["name"] for _ in range(3)]
 
     @server.tool(task="optional")
-    def long_question(ctx: Context) -> str:
-        return ctx.elicit(os.urandom(2_000_000).hex(), FORM, key="why").action
+    def many(ctx: Context) -> int:
+        return len(ctx.ask(*(elicitation(f"q{number}", "Who?", FORM) for number in range(101))))
 
     return server
 
@@ -259,8 +258,8 @@ def test_a_client_that_cannot_be_asked_makes_the_tool_fail_at_once(jobs: Backgro
     assert "has not declared the capability 'elicitation'" in result["content"][0]["text"]
 
 
-def test_a_question_that_is_too_long_to_store_ends_the_task_with_an_error(jobs: Background) -> None:
-    task = begin(jobs, "long_question")
+def test_more_questions_than_one_write_stores_end_the_task_with_an_error(jobs: Background) -> None:
+    task = begin(jobs, "many")
 
     assert jobs.work() == "completed"
     result = jobs.client().task("get", task).result["result"]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from msgspec import Struct, field
 
-from mcp_baton.exceptions import Abandoned
+from mcp_baton.exceptions import Abandoned, ToolError
 from mcp_baton.protocol.envelope import LOG_LEVELS, Era
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size
 from mcp_baton.tasks.keys import Key
 from mcp_baton.tools.asking import Asker, ClientQuestion, TaskBegins, supports
 from mcp_baton.tools.content import ResourceContent
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from mcp_baton.tools.calls import ToolCall
     from mcp_baton.tools.questions import Elicited, Roots, Sampled, SamplingContent, Schema
     from mcp_baton.tools.running.caller import Caller
+
+MAX_QUESTION_BYTES: Final = 2_000_000
+"""The most bytes of questions that are asked at once. They have to fit into an answer and into a task."""
 
 DEFAULT_LEVEL: Final = "info"
 """The level of `log`, and the least severe level that is sent in the handshake era, where the server decides."""
@@ -293,8 +296,13 @@ class Context(CallContext):
 
         Raises:
             ValueError: two different questions of this call have the same key.
+            ToolError: the client cannot be asked, such as because the questions have more than 2 MB.
         """
         self._check()
+        question_bytes = sum(json_size(question.params) for question in questions)
+        if question_bytes > MAX_QUESTION_BYTES:
+            limit = f"the questions have {question_bytes} bytes, and {MAX_QUESTION_BYTES} is the most at once"
+            raise ToolError(f"The client cannot be asked: {limit}.", retryable=False)
         for question in questions:
             text = f"{question.method} {dumps(question.params, sort_keys=True)}"
             if self._call.question_texts.setdefault(question.key, text) != text:
