@@ -455,6 +455,25 @@ STEPS = (
         "constant('2026-01-02')",
     ),
     Mistake(
+        "not a number as a constant",
+        flow('ToolStep("fetch", tool=fetch_order, arguments={"order_id": constant(float("nan"))})  # here'),
+        ("step 'fetch'", "'order_id'", "not JSON"),
+        "texts, numbers",
+    ),
+    *(
+        Mistake(
+            f"a wrong value of the option {option}",
+            flow(f'ToolStep("fetch", tool=fetch_order, arguments={{"order_id": {ID}}}, {option}={value})  # here'),
+            ("step 'fetch'", f"{option}=", "is not possible"),
+            remedy,
+        )
+        for option, value, remedy in (
+            ("guidance", ID, "write a text"),
+            ("retryable", '"yes"', "write True"),
+            ("checkpoint", f"{ID} == 'A'", "when="),
+        )
+    ),
+    Mistake(
         "a text of an output for a number",
         flow("FETCH", f"""{PATH_STEP % 'step_output("order", "email")'}  {HERE}"""),
         ("step 'pay'", "'email'", "a string", "'amount'", "a number"),

@@ -152,6 +152,7 @@ def test_a_workflow_function_runs_as_any_other_workflow() -> None:
 
 class Kind(str, Enum):  # noqa: UP042 - the text of this kind of enum is not its value
     NEW = "new"
+    GIVE = "give"
 
 
 def test_a_value_is_what_it_was_when_the_step_was_described_and_what_a_model_would_send() -> None:
@@ -162,6 +163,10 @@ def test_a_value_is_what_it_was_when_the_step_was_described_and_what_a_model_wou
     def note(value: Any) -> None:
         received.append(value)
 
+    @server.tool
+    def give() -> dict[str, int]:
+        return {"new": 7}
+
     @server.workflow
     def note_all() -> None:
         changing: dict[str, object] = {}
@@ -171,13 +176,17 @@ def test_a_value_is_what_it_was_when_the_step_was_described_and_what_a_model_wou
         numbers = [1]
         step("note", name="first", when=is_in(1, numbers), each=numbers)(value=item())
         numbers[0] = 2
-        step("note", name="others")(value=[(1, Kind.NEW), range(2), {3: Kind.NEW}])
+        others = step("note", name="others")(value=[(1, Kind.NEW), range(2), {3: Kind.NEW}])
+        found = step("give", after=others)()
+        step("note", name=Kind.NEW, after=[Kind.GIVE])(value=found[Kind.NEW])
 
     with connect(server) as client:
-        assert client.call_workflow("note_all").completed
+        run = client.call_workflow("note_all")
 
-    assert received == [{"number": 0}, {"number": 1}, {"number": 2}, 1, [[1, "new"], [0, 1], {"3": "new"}]]
-    assert type(received[-1][0][1]) is str  # type: ignore[index]
+    assert run.completed
+    assert list(run.steps)[-1] == "new"
+    assert received == [{"number": 0}, {"number": 1}, {"number": 2}, 1, [[1, "new"], [0, 1], {"3": "new"}], 7]
+    assert type(received[-2][0][1]) is str  # type: ignore[index]
 
 
 def test_a_step_gets_its_name_from_its_tool_and_its_fields_are_sources() -> None:

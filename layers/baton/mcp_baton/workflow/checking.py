@@ -162,9 +162,12 @@ def _json_hint(value: object) -> str:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
-        return f"write constant({value_text(to_jsonable_python(value))})"
+        json_value = to_jsonable_python(value)
     except (PydanticSerializationError, ValueError, RecursionError):
+        json_value = value
+    if not_json(json_value):
         return "write constant(…) with texts, numbers, booleans, None, lists and dicts"
+    return f"write constant({value_text(json_value)})"
 
 
 def binding_error(source: StepOutput, steps: Sequence[Step], earlier_steps: Mapping[str, Step]) -> str:

@@ -68,7 +68,8 @@ class Reference(Operand):
             raise no_value(
                 self, f"takes {field!r} of", "the names of fields have no dots; return it under another name"
             )
-        path = str(field) if source.path is None else f"{source.path}.{field}"
+        key = str.__str__(field) if isinstance(field, str) else str(field)  # not the name of an `Enum`'s member
+        path = key if source.path is None else f"{source.path}.{key}"
         return Reference(structs.replace(source, path=path), self.__baton_workflow__)
 
 

@@ -28,6 +28,13 @@ from mcp_baton.workflow.sources import (
 )
 from mcp_baton.workflow.steps.retry import Retry
 
+_KINDS: Final[Mapping[str, tuple[type, str]]] = {
+    "guidance": (str, "write a text, in which {name} is an argument of the workflow"),
+    "retryable": (bool, "write True, or leave it out"),
+    "checkpoint": (bool, "write True, or when=… for a condition"),
+}
+"""The types of options that only some kinds have, and what to write instead of another value."""
+
 NO_SOURCES: Final[Mapping[str, Source]] = MappingProxyType({})
 
 
@@ -96,6 +103,11 @@ class Step:
     ) -> None:
         causes = [] if isinstance(name, str) else [f"its name is a text; write {type(self).__name__}('…')"]
         causes += faults
+        for option, (kind, remedy) in _KINDS.items():
+            if (value := fields.get(option)) is not None and not isinstance(value, kind):
+                causes.append(f"{option}={value_text(value)} is not possible; {remedy}")
+                fields[option] = None
+        text = _text(name)
         if isinstance(resources, str):
             causes.append(f"resources is a list of URIs; write resources=[{resources!r}]")
             resources = ()
@@ -106,13 +118,13 @@ class Step:
             causes.append(f"when: {error}")
         self.__dict__.update(
             fields,
-            name=str(name),
+            name=text,
             arguments=_sources_by_name(arguments, causes),
             resources=tuple(resources),
             template_bindings=_sources_by_name(template_bindings, causes),
-            binding=binding or str(name),
+            binding=binding or text,
             when=condition,
-            after=tuple(map(_step_name, [after] if isinstance(after, str) else after)),
+            after=tuple(map(_step_name, [after] if isinstance(after, str | Step | Reference) else after or ())),
             faults=tuple(causes),
         )
         note_definition(self)
@@ -312,7 +324,12 @@ def _step_name(value: Any) -> Any:
     if isinstance(value, Step):
         return value.name
     source = source_of(value)
-    return source.binding if isinstance(source, StepOutput) else source
+    return source.binding if isinstance(source, StepOutput) else _text(source) if isinstance(source, str) else source
+
+
+def _text(value: object) -> str:
+    """A name as a plain text: the value of a `str` that is an `Enum`, whose own text is the name of the member."""
+    return str.__str__(value) if isinstance(value, str) else str(value)
 
 
 def _no_map(value: object) -> str:
