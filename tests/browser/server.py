@@ -22,6 +22,7 @@ from mcp_baton import (
     constant,
     item,
     prompt_arg,
+    sleep_until,
     step,
     step_output,
 )
@@ -227,6 +228,13 @@ def pay_out(amount: float, to: str) -> str:
 def settle(amount: float, to: str) -> None:
     """Settle a bill."""
     step(pay_out)(amount=amount, to=to)
+
+
+@server.workflow(parallel=2)
+def pack_and_rest() -> None:
+    """Pack an article, and rest meanwhile."""
+    sleep_until("rest", timedelta(hours=1))
+    step(pack)(article=ask_user("article", "Which article?"))
 
 
 addresses: dict[str, str] = {}

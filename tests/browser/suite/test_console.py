@@ -67,6 +67,12 @@ def test_a_board_shows_steps_arguments_results_and_the_pause_reason(console: Con
     assert page.locator(".why .note").all_text_contents() == [advice]
 
 
+def test_each_parallel_step_that_has_stopped_is_paused(console: Console) -> None:
+    console.open(console.wire.begin("pack_and_rest"))
+    steps = console.page.locator(".steps h3").all_text_contents()
+    assert steps == ["rest, paused", "article, paused", "pack, not started"]
+
+
 def test_the_progress_of_a_list_is_shown_beside_its_step(console: Console) -> None:
     console.open(console.wire.begin("pack_all"))
     expect(console.page.locator(".steps > li").first).to_contain_text("2 of 3 elements")

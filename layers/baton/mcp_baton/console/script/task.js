@@ -57,16 +57,16 @@ function meter(board, kind) {
 	if (!board.steps.length) return null;
 	const done = board.steps.filter(settled).length;
 	const skipped = board.steps.filter((step) => step.status === "skipped").length;
-	const place = blocked(board);
-	return el("div", {}, el("div", { class: "meter", "aria-hidden": "true" }, board.steps.map((step, at) => el("i", { class: `is-${stepKind(step, at === place, kind)}` }))),
+	const marks = board.steps.map((step) => el("i", { class: `is-${stepKind(board, step, kind)}` }));
+	return el("div", {}, el("div", { class: "meter", "aria-hidden": "true" }, marks),
 		el("p", { class: "hint" }, `${done} of ${amount(board.steps.length, "step")} done${skipped ? `, ${skipped} of them skipped` : ""}`));
 }
 
-const blocked = (board) => board.steps.findIndex((step) => !settled(step));
-
-function stepKind(step, first, kind) {
-	if (step.status !== "pending" || !first) return step.status;
-	return kind === "running" || kind === "paused" ? kind : "pending";
+/** A pending step is paused or running if it is the first open one; of parallel steps, several may have stopped. */
+function stepKind(board, step, kind) {
+	if (step.status !== "pending" || (kind !== "running" && kind !== "paused")) return step.status;
+	const isNext = step === board.steps.find((one) => !settled(one)) || board.pauses.some((pause) => stepOf(pause) === step.name);
+	return isNext ? kind : "pending";
 }
 
 function quietActions(board) {
@@ -205,10 +205,9 @@ function section(text, ...children) {
 
 function stepsOf(board, kind) {
 	if (!board.steps.length) return null;
-	const place = blocked(board);
 	const items = board.steps.map((step, at) => {
 		const planned = board.calls.find((call) => call.step === step.name);
-		return stepItem(board, step, stepKind(step, at === place, kind), planned, at);
+		return stepItem(board, step, stepKind(board, step, kind), planned, at);
 	});
 	return section("Steps", el("ol", { class: "steps" }, items));
 }

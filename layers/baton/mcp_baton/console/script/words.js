@@ -58,9 +58,11 @@ const ADVICE = {
 	none: () => "The server does not make this call again. Cancel the task, or complete it if the work is done elsewhere.",
 };
 
+const stepOf = (pause) => PAUSES.steps.map((name) => pause[name]).find(Boolean) ?? pause.step;
+
 /** Why a workflow is paused, for a person: a headline, sentences, and the tool's message. */
 function why(pause) {
-	const step = pause.until === null ? null : PAUSES.steps.map((name) => pause[name]).find(Boolean) ?? pause.step;
+	const step = pause.until === null ? null : stepOf(pause);
 	const reason = PAUSES.types[pause.type];
 	const known = reason && !reason.is_failure ? ADVICE[reason.remedy] : null;
 	const advice = "retryable" in pause ? afterFailure(pause) : typeof known === "function" ? known(pause) : known;
