@@ -96,6 +96,7 @@ def test_an_unknown_revision_is_refused_and_the_supported_ones_are_listed(meta: 
         pytest.param({**META, "progressToken": True}, headers(), id="progress token is a boolean"),
         pytest.param({**META, "progressToken": 1.5}, headers(), id="progress token is a fraction"),
         pytest.param({**META, "progressToken": {}}, headers(), id="progress token is an object"),
+        pytest.param({**META, "progressToken": "p" * 1_001}, headers(), id="progress token is long"),
         pytest.param({**META, LOG_LEVEL_KEY: "loud"}, headers(), id="unknown log level"),
         pytest.param({**META, LOG_LEVEL_KEY: ["info"]}, headers(), id="log level is a list"),
         pytest.param([], {}, id="meta is a list"),
@@ -190,7 +191,7 @@ def test_a_notification_of_an_unknown_revision_is_refused() -> None:
     assert refusal_of(Notification("notifications/initialized", {}), http_headers).code == UNSUPPORTED_PROTOCOL_VERSION
 
 
-@pytest.mark.parametrize("token", ["", "t", 0, 7, 2**70])
+@pytest.mark.parametrize("token", ["", "t" * 1_000, 0, 7, 2**70])
 def test_a_progress_token_is_a_string_or_an_integer(token: str | int) -> None:
     assert classify(request(meta={"progressToken": token}), {}).progress_token == token
 

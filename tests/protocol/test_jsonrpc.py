@@ -70,6 +70,7 @@ def test_a_clients_response_is_distinguished_from_a_request(fields: dict[str, An
         pytest.param({**PING, "id": True}, None, INVALID_REQUEST, id="id is a boolean"),
         pytest.param({**PING, "id": 1.5}, None, INVALID_REQUEST, id="id is a fraction"),
         pytest.param({**PING, "id": [1]}, None, INVALID_REQUEST, id="id is a list"),
+        pytest.param({**PING, "id": "i" * 1_001}, None, INVALID_REQUEST, id="id is long"),
         pytest.param({**PING, "params": []}, 1, INVALID_PARAMS, id="params is a list"),
         pytest.param({**PING, "params": "x"}, 1, INVALID_PARAMS, id="params is a string"),
         pytest.param({"jsonrpc": "2.0", "result": {}}, None, INVALID_REQUEST, id="a response without an id"),

@@ -17,10 +17,12 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import (
     HEADER_MISMATCH,
+    ID_RULE,
     INVALID_PARAMS,
     UNSUPPORTED_PROTOCOL_VERSION,
     Notification,
     RequestMessage,
+    as_id,
 )
 from mcp_baton.protocol.state import from_base64url, to_base64url
 
@@ -186,9 +188,9 @@ def decode_header(value: str) -> str | None:
 def _envelope(
     era: Era, revision: str, meta: JsonObject, capabilities: JsonObject, *, is_known: bool = True
 ) -> Envelope:
-    token, level = meta.get("progressToken"), meta.get(LOG_LEVEL_KEY)
-    if token is not None and (isinstance(token, bool) or not isinstance(token, str | int)):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `_meta.progressToken` must be a string or an integer")
+    token, level = as_id(meta.get("progressToken")), meta.get(LOG_LEVEL_KEY)
+    if token is None and meta.get("progressToken") is not None:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta.progressToken` {ID_RULE}")
     if level is not None and level not in LOG_LEVELS:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {LOG_LEVEL_KEY!r} must be one of {', '.join(LOG_LEVELS)}")
     return Envelope(era, revision, meta, capabilities, token, None if level is None else str(level), is_known)

@@ -104,7 +104,7 @@ def parse_message(value: Json) -> Message:
     """Return a message; `Malformed` if it is invalid."""
     if not isinstance(value, Mapping):
         return _malformed(None, "a message is a JSON object")
-    known_id = _as_id(value.get("id"))
+    known_id = as_id(value.get("id"))
     if value.get("jsonrpc") != "2.0":
         return _malformed(known_id, '`jsonrpc` must be "2.0"')
     if "method" not in value and ("result" in value or "error" in value):
@@ -121,7 +121,7 @@ def parse_message(value: Json) -> Message:
         return _malformed(known_id, "`method` must be a string")
     is_notification = value.get("id") is None and ("id" not in value or method.startswith("notifications/"))
     if known_id is None and not is_notification:
-        return _malformed(None, "`id` must be a string or an integer")
+        return _malformed(None, f"`id` {ID_RULE}")
     params = {} if params is None else params
     if not isinstance(params, Mapping):
         return Malformed(known_id, ProtocolError(INVALID_PARAMS, "Invalid params: `params` must be an object"))
@@ -147,8 +147,17 @@ def _malformed(message_id: RequestId | None, cause: str) -> Malformed:
     return Malformed(message_id, ProtocolError(INVALID_REQUEST, f"Invalid request: {cause}"))
 
 
-def _as_id(value: Json) -> RequestId | None:
-    return value if isinstance(value, str | int) and not isinstance(value, bool) else None
+MAX_ID_CHARS: Final = 1_000
+"""Characters of an id and of a progress token. Each notification of the request repeats them."""
+
+ID_RULE: Final = f"must be an integer or a string of at most {MAX_ID_CHARS:,} characters"
+
+
+def as_id(value: Json) -> RequestId | None:
+    """Return a value that can be an id or a progress token; otherwise `None`."""
+    if isinstance(value, str):
+        return value if len(value) <= MAX_ID_CHARS else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def result_message(request_id: RequestId, result: JsonObject) -> dict[str, Json]:
