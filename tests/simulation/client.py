@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
@@ -49,6 +50,11 @@ class SentRequest:
     write_numbers: list[int] = field(default_factory=list)
 
 
+@cache
+def _operation(method: str) -> str:
+    return "".join(map(str.capitalize, method.split("_")))
+
+
 class PlainClient:
     """A client of the simulated DynamoDB without faults."""
 
@@ -59,8 +65,10 @@ class PlainClient:
 
     def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
         """Return a method of botocore's client. `put_item` sends a `PutItem`."""
-        operation = "".join(map(str.capitalize, method.split("_")))
-        return lambda **request: self._send(operation, request)
+        return partial(self._call, _operation(method))
+
+    def _call(self, operation: str, **request: Any) -> dict[str, Any]:
+        return self._send(operation, request)
 
     def _send(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         return self.database.request(operation, request)

@@ -6,9 +6,9 @@ advances the clock to the first time when one is. The same seed makes the same c
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
+from queue import SimpleQueue
 from random import Random
 from typing import NoReturn
 
@@ -143,8 +143,10 @@ class Scheduler:
     def _wake(self, actor: Actor) -> None:
         if actor.started:
             actor.turn.release()
+        elif _idle_threads:
+            _idle_threads.pop().put((self, actor))
         else:
-            _threads.submit(self.work, actor)
+            threading.Thread(target=_work, args=(self, actor), daemon=True).start()
 
     def work(self, actor: Actor) -> None:
         """Run an actor to its end, then the new actors that follow it, in this thread."""
@@ -176,8 +178,16 @@ class Scheduler:
         return None
 
 
-_threads = ThreadPoolExecutor(10_000, "simulated")
+_idle_threads: list[SimpleQueue[tuple[Scheduler, Actor]]] = []
 """Threads are reused by the actors of a simulation, because starting a thread is slow."""
+
+
+def _work(scheduler: Scheduler, actor: Actor) -> None:
+    inbox = SimpleQueue[tuple[Scheduler, Actor]]()
+    while True:
+        scheduler.work(actor)
+        _idle_threads.append(inbox)
+        scheduler, actor = inbox.get()
 
 
 class _ThreadState(threading.local):
