@@ -1089,6 +1089,7 @@ RETURNED = (
     Returned("nothing", tool_returning("pass", " -> int"), "None, but it declares int", "-> int | None"),
     Returned("a coroutine", LATER + tool_returning("return count()", " -> int"), "a coroutine", "write async def"),
     Returned("a coroutine of no type", LATER + tool_returning("return count()", ""), "a coroutine", "write async def"),
+    Returned("an exception", tool_returning('return ValueError("a")', ""), "an exception", "raise it"),
     Returned(
         "what is no JSON", tool_returning('return {"a": object()}', ""), "type dict: the value is not JSON", "lists"
     ),

@@ -1,11 +1,13 @@
 """Content: its JSON, and results of tools and messages of prompts that contain it."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from mcp_baton import Audio, EmbeddedResource, Image, ResourceLink, Text, ToolResult
+from mcp_baton.exceptions import WrongResult
 from mcp_baton.protocol.json import Json
 from mcp_baton.tools.content import block
 from mcp_baton.tools.labels import Labels
@@ -62,6 +64,11 @@ def test_each_kind_of_content_has_its_json_with_annotations(content: Any, wire: 
     assert replace(content, annotations=NOTES).to_json() == {**wire, "annotations": NOTES}
 
 
+@dataclass
+class Shape:
+    a: int
+
+
 def result_of(value: object) -> dict[str, Json]:
     def do() -> Any: ...
 
@@ -76,12 +83,21 @@ def text(words: str) -> Json:
 def test_a_list_may_mix_content_texts_and_values() -> None:
     first_block, *values, last_block = [text(words) for words in ("before", '{"a":1}', "2.5", "null", "after")]
 
-    assert result_of(["before", Image(b""), {"a": 1}, 2.5, None, Text("after")]) == {
-        "content": [first_block, Image(b"").to_json(), *values, last_block]
-    }
+    mixed = ["before", Image(b""), Shape(1), 2.5, None, Text("after")]
+    result = {"content": [first_block, Image(b"").to_json(), *values, last_block]}
+    assert result_of(mixed) == result_of(ToolResult(mixed)) == result  # type: ignore[arg-type]
+    assert result_of(ToolResult("before")) == {"content": [first_block]}
+    assert result_of(ToolResult(cast("Any", Text("after")))) == {"content": [last_block]}
 
 
-def test_a_full_result_that_is_not_json_is_refused() -> None:
-    broken: Any = {"a": object()}
-    with pytest.raises(ValueError, match=r"."):
-        result_of(ToolResult(structured=broken))
+@pytest.mark.parametrize(
+    ("broken", "remedy"),
+    [
+        (ToolResult(structured=cast("Any", {"a": object()})), "the value is not JSON.*; return texts, numbers"),
+        ([Text("a"), object()], "the value is not JSON.*; return texts, numbers"),
+        (ToolResult(["a"], cast("Any", [1])), "is no object; return ToolResult"),
+    ],
+)
+def test_a_full_result_that_is_not_json_is_refused(broken: object, remedy: str) -> None:
+    with pytest.raises(WrongResult, match=remedy):
+        result_of(broken)

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
 
-from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.protocol.json import Json, JsonObject, json_size, to_json
 from mcp_baton.tools.templates import as_text
 from mcp_baton.tools.uris import encoded
 
@@ -111,7 +111,7 @@ class ToolResult(Struct, frozen=True):
     """A tool's whole result, if a plain value is not enough.
 
     Attributes:
-        content: The content for the model.
+        content: The content for the model. Another value becomes a text, as JSON.
         structured: The structured content for programs. It is the tool's value in a workflow; without it, `content` is.
         meta: The result's `_meta`.
     """
@@ -121,15 +121,17 @@ class ToolResult(Struct, frozen=True):
     meta: JsonObject = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
-        """`CallToolResult`."""
-        result: dict[str, Json] = {"content": [block(item) for item in self.content]}
+        """`CallToolResult`. Raises `ValueError` if a value is not JSON."""
+        content: Any = self.content
+        items = [content] if isinstance(content, (str, *CONTENT_TYPES)) else content
+        result: dict[str, Json] = {"content": [block(item) for item in items]}
         if self.structured is not None:
             result["structuredContent"] = self.structured
         return result | ({"_meta": self.meta} if self.meta else {})
 
 
-def block(item: str | Content) -> JsonObject:
-    return {"type": "text", "text": item} if isinstance(item, str) else item.to_json()
+def block(item: object) -> JsonObject:
+    return item.to_json() if isinstance(item, CONTENT_TYPES) else {"type": "text", "text": as_text(to_json(item))}
 
 
 def error_result(text: str) -> dict[str, Json]:
@@ -222,7 +224,7 @@ def explicit_content(value: object) -> ToolResult | None:
     if isinstance(value, CONTENT_TYPES):
         return ToolResult([value])
     if isinstance(value, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in value):
-        return ToolResult([item if isinstance(item, CONTENT_TYPES) else as_text(item) for item in value])
+        return ToolResult(value)
     return None
 
 

@@ -204,21 +204,26 @@ class Tool:
     def outcome(self, return_value: object) -> Succeeded:
         """Return the outcome of a call: the tool's value and, if the function returned content, the whole result."""
         content = explicit_content(return_value)
-        if content is None:
-            try:
-                return Succeeded(self.output.value(return_value) if self.output else to_json(return_value))
-            except ValueError as error:
-                result_error = wrong_result(
-                    self.name, self.decorated, self.signature.returns if self.output else None, return_value, error
-                )
-                raise result_error from result_error.__cause__
+        output = self.output if content is None else None
+        try:
+            if content is None:
+                return Succeeded(output.value(return_value) if output else to_json(return_value))
+            result = {name: to_json(value) for name, value in content.to_json().items()}
+        except ValueError as error:
+            declared_type = self.signature.returns if output else None
+            result_error = wrong_result(self.name, self.decorated, declared_type, return_value, error)
+            raise result_error from result_error.__cause__
+        if not isinstance(result.get("structuredContent", {}), Mapping):
+            raise WrongResult(
+                f"{_returned(self.name, self.decorated)} structured content that is no object; return "
+                "ToolResult(structured={…}), or the value itself"
+            )
         if self.publishes_output and content.structured is None:
             declared_type = shown_type(self.signature.returns)
             raise WrongResult(
                 f"{_returned(self.name, self.decorated)} content without structured content, but it declares "
                 f"{declared_type}, whose schema is published; return ToolResult(structured=…), or declare ToolResult"
             )
-        result = {name: to_json(value) for name, value in content.to_json().items()}
         return Succeeded(result.get("structuredContent", result["content"]), result)
 
     def result(self, outcome: Succeeded) -> dict[str, Json]:
@@ -347,6 +352,8 @@ def wrong_result(
     if inspect.iscoroutine(value):
         value.close()
         return WrongResult(f"{subject} a coroutine: write async def, and await what it calls")
+    if isinstance(value, BaseException):
+        return WrongResult(f"{subject} an exception; raise it")
     if "utf-8" in str(error):
         remedy = "return Image, Audio or EmbeddedResource for binary data, or text in base64"
         return WrongResult(f"{subject} bytes that are not text in UTF-8; {remedy}")

@@ -112,8 +112,8 @@ def type_hints(function: Callable[..., object], subject: str) -> dict[str, Any]:
         return typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError) as error:
         raise RegistrationError(
-            f"{subject}: its annotations cannot be resolved: {error}; import the name also at run time, not only for "
-            "type checkers"
+            f"{subject}: its annotations cannot be resolved: {error}; define or import the name before the "
+            "function, not only for type checkers"
         ) from error
 
 
