@@ -115,7 +115,8 @@ def outcome(value: Any, kind: Any) -> str:
 )
 def test_an_argument_that_does_not_convert_is_refused_with_its_name(kind: Any, value: Any) -> None:
     with pytest.raises(ProtocolError) as error_info:
-        check_arguments([Argument("fine"), Argument("amount", type=kind)], {"fine": "x", "amount": value})
+        amount = Argument("amount", type=kind, required=True)
+        check_arguments([Argument("fine"), amount], {"fine": "x", "amount": value})
 
     assert error_info.value.code == INVALID_PARAMS
     assert "'amount'" in error_info.value.message
@@ -141,6 +142,18 @@ def test_an_error_in_a_json_text_names_the_part_inside(kind: Any, text: str, pro
 class Filter(BaseModel):
     name: str
     at_most: float = math.inf
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "converted"),
+    [(int, "", 7), (int, " ", 7), (int, None, 7), (str, None, "7"), (str, "", ""), (int | None, None, None)],
+)
+def test_an_empty_value_that_does_not_convert_means_that_an_optional_argument_was_left_out(
+    kind: Any, value: Any, converted: Any
+) -> None:
+    assert check_arguments([Argument("n", type=kind, default=7)], {"n": value})[1] == {"n": converted}
+    left_out = {} if converted in (7, "7") else {"n": converted}
+    assert check_arguments([Argument("n", type=kind)], {"n": value})[1] == left_out
 
 
 def test_an_infinite_default_is_kept_and_not_sent() -> None:

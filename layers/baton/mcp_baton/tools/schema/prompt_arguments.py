@@ -42,6 +42,7 @@ def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> 
     for name in arguments.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
         raise ArgumentRefused(f"unknown argument {name!r}; this prompt takes {known}")
+    arguments = {name: value for name, value in arguments.items() if not _is_left_out(by_name[name], value)}
     missing = [argument.name for argument in declarations if argument.required and argument.name not in arguments]
     if missing:
         names = " and ".join(map(repr, missing))
@@ -56,6 +57,17 @@ def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> 
         if problem:
             raise ArgumentRefused(f"the argument {name!r} is secret, and {problem}")
     return {name: as_text(value) for name, value in arguments.items()}, values
+
+
+def _is_left_out(argument: Argument, value: Json) -> bool:
+    """Whether a form has sent an empty value for an optional argument that does not accept it."""
+    if argument.required or not is_empty(value):
+        return False
+    try:
+        convert(value, argument.type)
+    except InvalidArguments:
+        return True
+    return False
 
 
 def with_defaults(declarations: Sequence[Argument], arguments: JsonObject) -> dict[str, Json]:
