@@ -1,7 +1,8 @@
 """Questions of a workflow to the model and the user (docs/workflows.md, Questions)."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import pytest
 
@@ -142,6 +143,34 @@ def test_without_a_task_the_reply_says_that_the_next_call_starts_the_workflow_ag
     arguments = {**call["arguments"], "answers": {"reader": "Kim", "days": 7}}
     assert client.call_workflow("borrow", arguments).steps == {}
     assert client.calls("lend") == [{"shelf": "shelf of Emma", "reader": "Kim", "days": 7}]
+
+
+def test_a_prompt_that_does_not_name_its_task_suggests_a_call_that_fits_the_schema_and_says_what_it_repeats(
+    baton: Connect,
+) -> None:
+    server = Server("library")
+
+    @server.tool
+    def find_book(titles: list[str]) -> str:
+        """Find a book."""
+        return titles[0]
+
+    @server.workflow
+    def borrow(titles: list[str], pin: Annotated[str, Argument(secret=True)], days: int = 14) -> None:
+        """Borrow books."""
+        reader = ask_user("first", "Who?")
+        step(find_book, when=reader == "Kim")(titles=titles)
+        ask_user("second", "For {days} days?", when=reader == "Kim")
+
+    client = baton(server)
+    run = client.get_prompt("borrow", {"titles": '["Emma"]', "days": "7", "pin": "4711"})
+    arguments = {"titles": ["Emma"], "pin": "<secret pin>", "days": 7, "answers": {"first": "<Who?>"}}
+    call = f"Call borrow with {json.dumps(arguments)} to let the server continue."
+    assert run.handoff.endswith(call)
+
+    client.call_workflow("borrow", {"answers": {"first": "Kim"}, "pin": "4711"}, run.task_id)
+    run = client.get_prompt("borrow", {"pin": "4711"}, task=run.task_id)
+    assert run.handoff.endswith("this call starts the workflow again, with all its steps.")
 
 
 def test_an_answer_can_be_changed_until_a_step_has_used_it(baton: Connect) -> None:

@@ -18,7 +18,7 @@ from mcp_baton.present.sentences import (
     repeats_text,
 )
 from mcp_baton.protocol.json import JsonObject, dumps_spaced
-from mcp_baton.tasks.record import TaskStatus
+from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_guidance
 from mcp_baton.workflow.definition import TASK_ACTION, Workflow
@@ -49,6 +49,8 @@ COUNT_BYTES: Final = 40
 """The sentence that says how many calls are left out."""
 
 NO_TASK: Final = "This run has no task, so the server cannot continue it: make the calls yourself."
+
+RESTART: Final = "Unless the client names the task in _meta, this call starts the workflow again, with all its steps."
 
 NO_TASK_TO_ANSWER: Final = "This run has no task, so this call starts the workflow again."
 
@@ -139,6 +141,15 @@ def _resume_texts(remaining: RemainingCalls, handle: Handle) -> list[str]:
 
 def answer_text(answer: JsonObject, *, begin: str = "") -> str:
     return capitalized(f"{begin}{call_text(answer)} to let the server continue.")
+
+
+def restart_text(remaining: RemainingCalls) -> list[str]:
+    """The sentence after a call with answers that cannot name its task, if the call would repeat a step."""
+    known = remaining.known
+    is_repeated = any(step.tool and known.statuses[step.name] is StepStatus.COMPLETED for step in known.workflow.steps)
+    if remaining.handle is not None or not is_repeated or remaining.answer_call() is None:
+        return []
+    return [RESTART]
 
 
 def call_text(entry: JsonObject) -> str:

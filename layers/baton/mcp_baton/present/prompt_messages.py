@@ -7,7 +7,7 @@ contain complete results, errors and resources.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from mcp_baton.present.handoff import handoff, ignored_values, not_recorded, why_stopped
+from mcp_baton.present.handoff import handoff, ignored_values, not_recorded, restart_text, why_stopped
 from mcp_baton.present.sentences import may_have_run, may_have_run_twice, skipped_text
 from mcp_baton.protocol.json import Json
 from mcp_baton.tools.outcomes import Failed, Succeeded
@@ -59,7 +59,7 @@ def messages(
     elif run.pause:
         notes = [*may_have_run_twice(run.repeated), *may_have_run(run.open_repeats), *ignored_values(run)]
         remaining = RemainingCalls(run.known, tools, run.pauses, handle, handle, run.read_resources)
-        texts = [handoff(remaining, [*notes, *not_recorded(run)])]
+        texts = [handoff(remaining, [*notes, *not_recorded(run)]), *restart_text(remaining)]
         request = CONTINUE_AS_DESCRIBED if remaining.suggests_call() else TELL_NEEDS
     else:
         texts = [*may_have_run_twice(run.repeated), *ignored_values(run), *not_recorded(run)]

@@ -230,8 +230,17 @@ class RemainingCalls(Struct, frozen=True):
         }
         if not answers:
             return None
-        arguments: JsonObject = self.resume_handle.arguments if self.resume_handle else self.known.shown_texts
-        return {"tool": self.known.workflow.name, "arguments": {**arguments, ANSWERS: answers}}
+        known, handle = self.known, self.resume_handle
+        arguments: JsonObject = (
+            handle.arguments
+            if handle
+            else {
+                argument.name: known.shown_value(known.arguments[argument.name], PromptArg(argument.name))
+                for argument in known.workflow.arguments
+                if argument.name in known.arguments
+            }
+        )
+        return {"tool": known.workflow.name, "arguments": {**arguments, ANSWERS: answers}}
 
     def entries(self, *, with_failed: bool = True) -> list[JsonObject]:
         """The suggested calls, in order: `{"tool", "arguments", "guidance"?}` for a call, `{"resource"}` for a resource
