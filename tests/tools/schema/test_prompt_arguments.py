@@ -114,8 +114,8 @@ def outcome(value: Any, kind: Any) -> str:
     ],
 )
 def test_an_argument_that_does_not_convert_is_refused_with_its_name(kind: Any, value: Any) -> None:
+    amount = Argument("amount", type=kind, required=True)
     with pytest.raises(ProtocolError) as error_info:
-        amount = Argument("amount", type=kind, required=True)
         check_arguments([Argument("fine"), amount], {"fine": "x", "amount": value})
 
     assert error_info.value.code == INVALID_PARAMS
