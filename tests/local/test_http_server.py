@@ -11,7 +11,8 @@ from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 import pytest
 
 from mcp_baton.exceptions import BatonError
-from mcp_baton.local.http_server import HttpFunction, LocalServer
+from mcp_baton.local.dynamodb import embedded_engine
+from mcp_baton.local.http_server import HttpFunction, LocalServer, dynamodb_app, listen
 from mcp_baton.local.worker_pool import LambdaHandler
 from mcp_baton.protocol.http import ClientGone, HttpRequest, HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
@@ -240,6 +241,16 @@ def test_the_servers_framing_headers_replace_those_of_the_answer(serve: Serve) -
         response = client.getresponse()
         assert (response.read(), response.headers["X"]) == (b"four", "y")
         assert response.headers.get_all("Content-Length") == ["4"]
+
+
+@pytest.mark.parametrize(("host", "reached"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])  # noqa: S104
+def test_the_address_is_where_clients_on_this_machine_reach_it(host: str, reached: str) -> None:
+    try:
+        listener = listen(host, 0)
+    except BatonError:
+        pytest.skip(f"this machine has no address {host}")
+    with LocalServer(host, 0, dynamodb_app(embedded_engine()), listener) as server:
+        assert server.address == f"{reached}:{server.server_port}"
 
 
 def test_a_port_in_use_is_named_with_the_remedy(serve: Serve) -> None:

@@ -104,10 +104,10 @@ def test_with_reload_the_server_ends_with_its_parent_even_if_that_is_killed(proj
             baton.tool("quote")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_with_reload_a_signal_ends_both_processes(project: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_with_reload_a_signal_ends_both_processes(project: Path, number: signal.Signals, code: int) -> None:
     with serve(str(project / "app.py"), "--reload", folder=project) as (baton, log):
         assert baton.tool("quote")["result"] == 1
         baton.process.send_signal(number)
-        assert baton.process.wait(BOUND_S) == 0
+        assert baton.process.wait(BOUND_S) == code
         assert "stopping" in log.read()

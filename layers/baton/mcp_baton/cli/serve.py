@@ -72,5 +72,4 @@ def dynamodb(
     server = LocalServer(host, port, dynamodb_app(engine), listen(host, port))
     if not server.is_private:
         logger.warning("listening on %s: everyone who can connect can change every table", server.server_name)
-    url = f"http://127.0.0.1:{server.server_port}"
-    return run(server, lambda: echo(f"DynamoDB is listening on {url} with the table {table}"))
+    return run(server, lambda: echo(f"DynamoDB is listening on http://{server.address} with the table {table}"))

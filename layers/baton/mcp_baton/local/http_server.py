@@ -62,7 +62,9 @@ class LocalServer(ThreadedWSGIServer):
 
     @property
     def address(self) -> str:
-        return f"{self.server_name}:{self.server_port}"
+        """The host and the port by which clients on this machine reach it."""
+        host = LOOPBACK if ip_address(self.server_name).is_unspecified else self.server_name
+        return f"[{host}]:{self.server_port}" if ":" in host else f"{host}:{self.server_port}"
 
     @property
     def is_private(self) -> bool:

@@ -22,6 +22,7 @@ from mcp_baton.local.checking import load_checked
 from mcp_baton.local.clean_text import echo
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
 from mcp_baton.local.http_server import (
+    EXIT_CODES,
     LOOPBACK,
     STOP_GRACE_S,
     HttpFunction,
@@ -82,8 +83,7 @@ def serve(options: ServeOptions) -> int:
         if not options.reload:
             return _serve_tasks(options, state_key, client, listener)
         child_options = replace(options, dynamodb=url(), port=listener.getsockname()[1])
-        _restart_on_changes(folder, options.log_level, listener, partial(_serve_again, child_options, state_key))
-        return 0
+        return _restart_on_changes(folder, options.log_level, listener, partial(_serve_again, child_options, state_key))
 
 
 def _check_time(settings: Settings, option: str, timeout_s: float) -> None:
@@ -163,17 +163,25 @@ def open_database(location: str, table: str) -> "tuple[DynamoDBClient, Callable[
 # socket and the embedded DynamoDB, so that no connection is refused and no task is lost.
 
 
-def _restart_on_changes(folder: Path, log_level: LogLevel, listener: socket.socket, serve: Serve) -> None:
-    """Run `serve` in a child process, and again after each change of a Python file in the folder, until a signal."""
+def _restart_on_changes(folder: Path, log_level: LogLevel, listener: socket.socket, serve: Serve) -> int:
+    """Run `serve` in a child process, and again after each change of a Python file in the folder, until a signal.
+    Return the exit code."""
     try:
         from watchfiles import PythonFilter, watch
     except ModuleNotFoundError as error:
         raise SettingsError("--reload needs the package 'watchfiles': install mcp-baton[local]") from error
 
     start = partial(_start, log_level, listener, serve)
+    code = 0
+
+    def interrupt(number: int, _frame: object) -> None:
+        nonlocal code
+        code = EXIT_CODES[signal.Signals(number)]
+        raise KeyboardInterrupt
+
     # Both signals end `watch`, also if a shell has started this process with SIGINT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    for number in EXIT_CODES:
+        signal.signal(number, interrupt)
     process = start()
     try:
         # Not `run_process`: it stops a child by SIGINT, for which a child that still starts prints a traceback.
@@ -183,6 +191,7 @@ def _restart_on_changes(folder: Path, log_level: LogLevel, listener: socket.sock
             process = start()
     finally:
         _stop(process)
+    return code
 
 
 def _start(log_level: LogLevel, listener: socket.socket, serve: Serve) -> BaseProcess:
