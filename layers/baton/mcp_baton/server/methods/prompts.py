@@ -51,8 +51,7 @@ def _run_workflow(request: Request, workflow: Workflow, arguments: JsonObject) -
     names_task = run.stored and request.server.names_tasks_in_text(run.workflow)
     handle = handle_of(request.server, run.workflow, run.task.task_id) if names_task and run.task else None
     tools = request.server.tools
-    summaries = {step.tool: tools[step.tool].summary for step in run.workflow.steps if step.tool}
-    run_messages = messages(run, request.server, summaries.__getitem__, handle)
+    run_messages = messages(run, request.server, lambda tool: tools[tool].summary, handle)
     result = _result(run.workflow.description, run_messages)
     meta = run_meta(run, view_of_run(run, request.now_ms()), stateless=request.stateless)
     return result | {"_meta": meta} if meta else result
