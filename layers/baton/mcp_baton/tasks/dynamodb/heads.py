@@ -128,5 +128,6 @@ def values_in(item: Item) -> dict[Path, Attribute]:
     values: dict[Path, Attribute] = {(name,): item[name] for name in ("arguments", "result") if name in item}
     if WORK in item and is_large(item[WORK]):  # a worker reads it with each event, so it stays if it is small
         values[WORK,] = item[WORK]
-    maps = {(name, key): value for name in LARGE_MAPS for key, value in members(item, name).items()}
-    return values | {path: value for path, value in maps.items() if path[1] not in ALWAYS_IN_ITEM}
+    for name in LARGE_MAPS:
+        values |= {(name, key): value for key, value in members(item, name).items() if key not in ALWAYS_IN_ITEM}
+    return values

@@ -230,8 +230,8 @@ class Write:
         """Whether no value has to leave the head."""
         if any(record.is_full for record in self.lists.values()):
             return False
-        head = self.head()
-        return is_fitting(head, self._room(head), self.new_values, self.stored_values, is_last=self._is_last)
+        head, stored = self.head(), {} if self._is_last else self.stored_values
+        return is_fitting(head, self._room(head), self.new_values, stored, is_last=self._is_last)
 
     def head(self) -> Item:
         """The head after the write, unless another write comes first, without the bookkeeping."""
