@@ -89,6 +89,24 @@ def test_the_call_that_answers_a_long_question_has_the_beginning_of_the_question
     assert run.answer(reader="Kim", days=7).completed
 
 
+def test_a_long_value_in_a_question_leaves_the_words_after_it(baton: Connect) -> None:
+    server = Server("s")
+    steps = [
+        Question("note", "Summarise {doc} in one French sentence."),
+        Question("sure", "Is {doc} right?", returns=bool, of="user"),
+        *(Question(f"q{number}", "Why?") for number in range(20)),
+    ]
+    server.add_workflow(Workflow(name="w", description="d", arguments=[Argument("doc")], steps=steps))
+    client, doc = baton(server), "x" * 2_000
+    client.answers({f"Is {doc} right?": True})
+    run = client.call_workflow("w", {"doc": doc})
+
+    question = f"Summarise {'x' * 500} … (1500 more characters) in one French sentence."
+    assert run.steps["sure"] == "completed"
+    assert f"Question 'note': \"{question}\"." in run.text
+    assert [asked["question"] for asked in run.pause.questions] == [question, *["Why?"] * 20]
+
+
 def test_answers_in_the_first_call_add_no_requests(make_client: MakeClient, requests: Requests) -> None:
     client = make_client(library())
     requests.take()

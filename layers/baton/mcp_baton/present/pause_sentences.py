@@ -124,11 +124,11 @@ def _dependency(reason: UnresolvedDependency) -> str:
 
 
 def _questions(reason: AnswersRequired) -> str:
-    return " ".join([f"Step '{reason.step}' needs an answer.", *map(_question, reason.questions)])
+    return " ".join([f"Step '{reason.step}' needs an answer.", *map(_question, reason.shown_questions)])
 
 
 def _question(question: OpenQuestion) -> str:
-    text = quoted_error(question.question)
+    text = one_line(question.question)
     if question.of == "model":
         return f"Question '{question.name}': {text}."
     return f"Question '{question.name}' to the user: {text}. Ask the user, unless the conversation has the answer."
@@ -236,8 +236,10 @@ def what_happened_within(reasons: Sequence[PauseReason], room: int) -> list[str]
     least the first one. A sentence counts the others."""
     forms = zip(*(what_happened(shortened(reason, limit) for reason in reasons) for limit in SHARED_TEXTS), strict=True)
     texts = [
-        next((text for text in each if bytes_of(text) <= MAX_EVENT_BYTES), cut(each[-1], MAX_EVENT_BYTES))
-        for each in forms
+        each[0]
+        if isinstance(reason, AnswersRequired)
+        else next((text for text in each if bytes_of(text) <= MAX_EVENT_BYTES), cut(each[-1], MAX_EVENT_BYTES))
+        for reason, each in zip(reasons, forms, strict=True)
     ]
     room -= sum(map(bytes_of, texts[:1])) + REASONS_LEFT_BYTES
     shown = [*texts[:1], *fit(([text] for text in texts[1:]), room, lambda text: bytes_of(text) + 2, in_order=True)]

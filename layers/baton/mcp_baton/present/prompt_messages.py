@@ -11,7 +11,7 @@ from mcp_baton.present.handoff import handoff, ignored_values, not_recorded, res
 from mcp_baton.present.sentences import may_have_run, may_have_run_twice, skipped_text
 from mcp_baton.protocol.json import Json
 from mcp_baton.tools.outcomes import Failed, Succeeded
-from mcp_baton.tools.quoting import one_line, quoted_error, quoted_guidance
+from mcp_baton.tools.quoting import one_line, quoted_guidance
 from mcp_baton.tools.templates import as_text
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import Skipped
@@ -101,7 +101,7 @@ def _step_messages(trace: StepRun, run: EndedRun) -> Iterator[Message]:
         yield said("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))
     if isinstance(trace.step, Question):
         question = run.known.question_text(trace.step)
-        yield said("assistant", f"{_ask_text(trace.step)}: {quoted_error(question or trace.step.question)}")
+        yield said("assistant", f"{_ask_text(trace.step)}: {one_line(question or trace.step.question)}")
         yield said("user", f"Answer to '{trace.step.name}': {_answer(trace)}")
         return
     if isinstance(trace.step, Wait):

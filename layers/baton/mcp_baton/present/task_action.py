@@ -41,7 +41,7 @@ def state_result(execution: Execution, tool: WorkflowTool, task: TaskRecord, act
         status_members: JsonObject = {"message": text, "task_id": view.task_id, "task_status": view.status}
         return _tool_result(text, {**status_members, "steps": [], "results": {}, "next": []}, meta)
     state = WorkflowState(execution, tool, task, view)
-    text = cut(_state_text(state, with_next_call=action == "show"))
+    text = _state_text(state, with_next_call=action == "show")
     return _tool_result(text, _structure(state, text, meta), meta)
 
 

@@ -77,13 +77,14 @@ def unanswered_questions(run: EndedRun) -> MissingValues | None:
     fields: dict[str, Field] = {}
     texts: list[str] = []
     for question in questions:
+        text = run.known.question_text(run.workflow.step(question.name), whole=True) or question.question
         own_form = _object_form(question.schema)
         if own_form is not None and not fields:
-            return MissingValues(question.name, question.question, *own_form, questions=True, answer=question.name)
+            return MissingValues(question.name, text, *own_form, questions=True, answer=question.name)
         field = _field(question.schema, question.schema.get("$defs", {}))
         if field is not None:
-            fields[question.name] = Field({**field.schema, "description": question.question}, field.choices)
-            texts.append(question.question)
+            fields[question.name] = Field({**field.schema, "description": text}, field.choices)
+            texts.append(text)
     if not fields:
         return None
     message = texts[0] if len(texts) == 1 else f"To {run.workflow.description.rstrip('.')}, answer these questions."

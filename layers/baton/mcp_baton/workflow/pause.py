@@ -238,6 +238,16 @@ class AnswersRequired(Reason, frozen=True, tag="answersRequired"):
     questions: tuple[OpenQuestion, ...]
     suggested_tool: str
 
+    @property
+    def shown_questions(self) -> tuple[OpenQuestion, ...]:
+        """The questions as models read them: whole, unless they are very long."""
+        is_long = sum(len(question.question) for question in self.questions) > 2 * MAX_REASON_TEXT_CHARS
+        limit = MAX_REASON_FIELD_CHARS if is_long else MAX_REASON_TEXT_CHARS
+        return tuple(structs.replace(question, question=cut(question.question, limit)) for question in self.questions)
+
+    def to_json(self) -> JsonObject:
+        return {**super().to_json(), "questions": to_builtins([*self.shown_questions])}
+
 
 class _ApprovalReason(Reason, frozen=True, kw_only=True):
     """The members of both reasons. `expires_at` is ISO 8601 in UTC."""

@@ -10,7 +10,7 @@ from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import WAIT_PREFIX, StepStatus, is_early
 from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
-from mcp_baton.tools.quoting import one_line
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line
 from mcp_baton.tools.secrets import secrets_of
 from mcp_baton.tools.templates import as_text, fill, fill_uri, placeholders
 from mcp_baton.workflow.definition import Workflow
@@ -141,8 +141,11 @@ class KnownValues(SourceValues, frozen=True):
 
     # Questions
 
-    def question_text(self, step: Step) -> str | None:
-        """The question of a step, with its values; `None` if a value is not known yet. Secrets are hidden."""
+    def question_text(self, step: Step | None, *, whole: bool = False) -> str | None:
+        """The question of a step, with its values; `None` if a value is not known yet. Secrets are hidden.
+
+        Unless the `whole` question is needed, each long value is cut by itself: the author's words stay.
+        """
         if not isinstance(step, Question):
             return None
         bindings = step.template_bindings
@@ -157,7 +160,8 @@ class KnownValues(SourceValues, frozen=True):
         # An argument that is null counts as left out.
         names = [argument.name for argument in self.workflow.arguments if self.arguments.get(argument.name) is None]
         left_out = dict.fromkeys([*names, *bindings], LEFT_OUT)
-        return fill(step.question, {**self.shown_texts, **left_out, **texts})
+        texts = {**self.shown_texts, **left_out, **texts}
+        return fill(step.question, texts if whole else {name: _beginning(text) for name, text in texts.items()})
 
     def open_questions(self) -> dict[str, str]:
         """The questions without an answer whose values are known, in order, by the names of their steps."""
@@ -278,3 +282,9 @@ class KnownValues(SourceValues, frozen=True):
         value = value if len(value) <= MAX_VALUE_SHOWN_CHARS else f"{value[:MAX_VALUE_SHOWN_CHARS]} …"
         origin = self.placeholder(source) or "a constant"
         return InvalidField(item.field, f"{item.problem}; it got {value} from {origin}")
+
+
+def _beginning(text: str) -> str:
+    """A value in a question, as far as a model reads it there."""
+    count = len(text) - MAX_QUOTED_CHARS
+    return text if count <= 0 else f"{text[:MAX_QUOTED_CHARS]} … ({count} more characters)"

@@ -1,6 +1,7 @@
 """The reasons of stopped steps as a task stores them. They share a bound (docs/storage.md)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, cast
 
 from msgspec import ValidationError, convert, structs
@@ -41,8 +42,9 @@ def parse_pauses(stored: Iterable[JsonObject]) -> tuple[PauseReason, ...]:
 def stored_pauses(reasons: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
     """The reasons as they are stored. They share a bound: their texts are cut, then their lists, and the last ones are
     left out if that is not enough."""
-    steps = sum(len(cast("list[Json]", reason.get("questions", ()))) or 1 for reason in reasons)
-    bound = MAX_REASONS_BYTES + MAX_STOP_BYTES * steps
+    questions = (cast("Iterable[JsonObject]", reason.get("questions", ())) for reason in reasons)
+    steps = {*map(paused_step, reasons), *(question["name"] for question in chain.from_iterable(questions))}
+    bound = MAX_REASONS_BYTES + MAX_STOP_BYTES * len(steps)
     if json_size(reasons) <= bound:
         return tuple(reasons)
     for limit in SHARED_TEXTS:
