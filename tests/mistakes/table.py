@@ -149,6 +149,9 @@ PARAMETERS = (
     ("a type of which pydantic makes no schema", "key: Callable[[int], str]", ("'key'", "Callable"), "Depends"),
     ("an annotation that names nothing", 'sku: "Sku"', ("'Sku'",), "import"),
     ("a Context without its annotation", "sku: str, ctx", ("'ctx'", "no annotation"), "ctx: Context"),
+    ("a method without its object", "self, sku: str", ("without its object",), "object.method"),
+    ("an Argument as a default", 'sku: str = Argument("sku")', ("'sku'", "as its default"), "sku: Annotated["),
+    ("a secret Argument", "sku: Annotated[str, Argument(secret=True)]", ("'sku'", "Argument"), "SecretStr"),
     ("*args", "*skus: str", ("*skus",), "skus: list[str]"),
     ("**kwargs", "**filters: str", ("**filters",), "filters: dict[str, str]"),
     ("Depends without its factory", "db: Annotated[int, Depends]", ("'db'", "Depends"), "Depends("),
@@ -422,6 +425,26 @@ DECORATORS = (
         COMPLETION % ("refund_ordr", "order_id"),
         ("'refund_ordr'",),
         "did you mean 'refund_order'?",
+    ),
+    Mistake(
+        "a completion without the text so far",
+        COMPLETION.replace("(text: str)", "()") % ("refund_order", "order_id"),
+        ("'refund_order'", "the text so far"),
+        "write def complete(value: str)",
+    ),
+    Mistake(
+        "a resource without a scheme",
+        '@server.resource("manual")  # here\ndef manual() -> str:\n    """The manual."""\n    return ""\n',
+        ("resource 'manual'", "no scheme"),
+        "write 'docs://manual'",
+    ),
+    Mistake(
+        "a description in the place of the name of an Argument",
+        function(
+            header='@server.workflow  # here\ndef refund_order(order_id: Annotated[str, Argument("Which order")])'
+        ),
+        ("workflow 'refund_order'", "'order_id'", "'Which order'"),
+        "Argument(description=",
     ),
 )
 

@@ -85,7 +85,7 @@ def test_every_choice_is_accepted_by_tools_prompts_workflows_and_steps(arguments
     server.prompt(name="ask")(choices)
 
     @server.workflow
-    def run(order_id: Annotated[str, CHOICES, Argument("The order")]) -> None:
+    def run(order_id: Annotated[str, CHOICES, Argument(description="The order")]) -> None:
         """Find an order."""
         step("find")(orderId=order_id)
 

@@ -207,6 +207,8 @@ class Server:
         subject = f"resource {uri!r}"
         if not isinstance(uri, str):
             raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
+        if ":" not in uri.partition("/")[0] and not uri.startswith("{"):
+            raise RegistrationError(f"resource {uri!r}: it has no scheme; write 'docs://{uri.lstrip('/')}'")
         if is_reserved(uri) or uri.lower() == APP_URI:
             raise RegistrationError(f"resource {uri!r}: {SCHEME} and {APP_URI} are reserved for Baton; use another URI")
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from mcp_baton.tools.schema.defaults import changeable, defaults_of
+from mcp_baton.exceptions import RegistrationError
+from mcp_baton.tools.schema.defaults import changeable
 from mcp_baton.tools.schema.dependency import injected_parameters, read_dependencies
 from mcp_baton.tools.schema.signature import NO_ANNOTATION, Signature, is_async
 
@@ -28,6 +29,13 @@ def completion_of(function: Completer, subject: str) -> Completion:
     context, dependencies = injected_parameters(function, subject)
     signature = Signature((), context, NO_ANNOTATION, is_async(function), read_dependencies(dependencies, subject))
     injected_names = {context, *(name for name, _ in dependencies)}
-    names = [name for name in inspect.signature(function).parameters if name not in injected_names]
-    defaults = {name: default for name, default in defaults_of(function).items() if name in names[2:]}
-    return Completion(function, subject, signature, changeable(defaults, subject), len(names) > 1)
+    parameters = [item for name, item in inspect.signature(function).parameters.items() if name not in injected_names]
+    positional = [item for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
+    others = [*positional[2:], *(item for item in parameters if item.kind is item.KEYWORD_ONLY)]
+    if any(item.default is item.empty for item in others) or not (
+        positional or any(item.kind is item.VAR_POSITIONAL for item in parameters)
+    ):
+        remedy = "write def complete(value: str) -> list[str]"
+        raise RegistrationError(f"{subject}: it takes the text so far and perhaps the known arguments; {remedy}")
+    defaults = {item.name: item.default for item in others}
+    return Completion(function, subject, signature, changeable(defaults, subject), len(positional) > 1)

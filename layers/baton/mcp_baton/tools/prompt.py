@@ -9,7 +9,7 @@ from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.content import CONTENT_TYPES, Message
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.schema.schema import InputSchema
-from mcp_baton.tools.schema.signature import read_signature
+from mcp_baton.tools.schema.signature import signature_of_tool
 
 
 def messages_of(value: object) -> list[Json]:
@@ -39,7 +39,7 @@ class Prompt:
         self.name = name
         self.requires = requires
         self.labels = labels.for_function(function)
-        self.signature = read_signature(function, f"prompt {name!r}")
+        self.signature = signature_of_tool(function, f"prompt {name!r}")
         self.arguments = tuple(
             Argument(
                 parameter.published_name,

@@ -22,7 +22,7 @@ from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.outcomes import Failed, Mismatch, ResourceUnavailable
 from mcp_baton.tools.schema.schema import InputSchema
-from mcp_baton.tools.schema.signature import read_signature
+from mcp_baton.tools.schema.signature import signature_of_tool
 from mcp_baton.tools.uris import canonical, encoded, escaped, folded, key, other_forms
 
 _EXPRESSION = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)(\*?)\}")
@@ -165,7 +165,7 @@ class Resource:
         self.variables = self._template.names
         self.match = self._template.match
         self.unsafe_variable = self._template.unsafe_variable
-        self.signature = read_signature(function, subject)
+        self.signature = signature_of_tool(function, subject)
         if set(self.variables) != self.signature.names:
             from mcp_baton.hints import did_you_mean
 

@@ -21,9 +21,9 @@ from mcp_baton.tools.schema.schema import InputSchema, OutputSchema
 from mcp_baton.tools.schema.signature import (
     NO_ANNOTATION,
     Signature,
-    read_signature,
     return_error,
     shown_type,
+    signature_of_tool,
     tool_error,
     type_without_schema,
 )
@@ -115,7 +115,7 @@ class Tool:
         self.approval = approval
         self.labels = labels.for_function(function)
         self._input_schema = input_schema
-        self.signature: Signature = read_signature(function, f"tool {name!r}")
+        self.signature: Signature = signature_of_tool(function, f"tool {name!r}")
         for parameter in self.signature.names:
             if not is_portable_name(parameter):
                 raise RegistrationError(f"tool {name!r}: the parameter {parameter!r}: a parameter's name is {NAME}")

@@ -61,6 +61,11 @@ def workflow_of_function(
             name, f"{location}: a workflow function has no Context and no Depends; give them to the tools that it calls"
         )
     text, descriptions = _documentation(function.__doc__ or "")
+    for parameter in signature.parameters:
+        given = parameter.declaration.name
+        if given not in ("", parameter.name):
+            cause = f"{location}: the name of the argument {parameter.name!r} is the parameter's, and not {given!r}"
+            raise WorkflowError(name, f"{cause}; for a description, write Argument(description=…)")
     arguments = tuple(_argument(parameter, descriptions) for parameter in signature.parameters)
     recording = Recording(name)
     references = {
@@ -92,8 +97,7 @@ def workflow_of_function(
 
 
 def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument:
-    notes = getattr(parameter.annotation, "__metadata__", ())
-    declaration = next((note for note in notes if isinstance(note, Argument)), Argument(""))
+    declaration = parameter.declaration
     kind: Any = parameter.value_type
     default: Json = declaration.default if parameter.required else parameter.static_default
     if default is NO_STATIC_DEFAULT:

@@ -107,6 +107,11 @@ class Parameter(Struct, frozen=True, dict=True):
         return kind
 
     @property
+    def declaration(self) -> Argument:
+        """The `Argument` in its annotation."""
+        return next((note for note in self._notes if isinstance(note, Argument)), Argument())
+
+    @property
     def has_field(self) -> bool:
         return any(map(is_field, self._notes))
 
@@ -160,6 +165,19 @@ class Signature(Struct, frozen=True, dict=True):
         return frozenset(parameter.published_name for parameter in self.parameters if parameter.required)
 
 
+def signature_of_tool(function: Callable[..., object], subject: str) -> Signature:
+    """`read_signature` of a function that is no workflow, so an `Argument` only describes its parameter."""
+    signature = read_signature(function, subject)
+    for parameter in signature.parameters:
+        declaration = parameter.declaration
+        if declaration != Argument(description=declaration.description):
+            raise RegistrationError(
+                f"{subject}: the Argument of {parameter.name!r} has options of a workflow's argument; write only its "
+                "description, a default after =, and SecretStr for a secret"
+            )
+    return signature
+
+
 def read_signature(function: Callable[..., object], subject: str) -> Signature:
     if isinstance(function, type):
         raise RegistrationError(f"{subject}: a class cannot be published; write a function that creates an instance")
@@ -174,16 +192,7 @@ def read_signature(function: Callable[..., object], subject: str) -> Signature:
         check_kind(parameter, subject)
         if name not in injected_names:
             annotation = hints.get(name, Any)
-            if name == "ctx" and name not in hints:
-                raise RegistrationError(f"{subject}: the parameter 'ctx' has no annotation; write ctx: Context")
-            if name == "self" and name not in hints:
-                raise RegistrationError(f"{subject}: it is a method without its object; publish object.method")
-            if type(parameter.default) is FunctionType:
-                function_name = parameter.default.__name__
-                raise RegistrationError(
-                    f"{subject}: the parameter {name!r} has the function {function_name!r} as its default; "
-                    f"write Depends({function_name}) to get its value"
-                )
+            _check_parameter(parameter, subject, is_annotated=name in hints)
             unknown = type_without_schema(annotation)
             if unknown is not None:
                 raise parameter_error(subject, name, unknown)
@@ -193,6 +202,22 @@ def read_signature(function: Callable[..., object], subject: str) -> Signature:
             parameters.append(Parameter(name, annotation, default))
     returns = hints.get("return", NO_ANNOTATION)
     return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(dependencies, subject))
+
+
+def _check_parameter(parameter: inspect.Parameter, subject: str, *, is_annotated: bool) -> None:
+    name, default = parameter.name, parameter.default
+    if name == "ctx" and not is_annotated:
+        raise RegistrationError(f"{subject}: the parameter 'ctx' has no annotation; write ctx: Context")
+    if name == "self" and not is_annotated:
+        raise RegistrationError(f"{subject}: it is a method without its object; publish object.method")
+    if type(default) is FunctionType:
+        raise RegistrationError(
+            f"{subject}: the parameter {name!r} has the function {default.__name__!r} as its default; "
+            f"write Depends({default.__name__}) to get its value"
+        )
+    if isinstance(default, Argument):
+        written = f"write {name}: Annotated[…, Argument(…)]"
+        raise RegistrationError(f"{subject}: the parameter {name!r} has an Argument as its default; {written}")
 
 
 _PYDANTIC_HOOKS = (
