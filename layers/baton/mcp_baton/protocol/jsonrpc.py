@@ -175,9 +175,14 @@ def missing_capability(required: JsonObject) -> ProtocolError:
     return ProtocolError(MISSING_CLIENT_CAPABILITY, f"Missing required client capability: {'.'.join(names)}", data)
 
 
+MAX_ERROR_MESSAGE_CHARS: Final = 100_000
+"""Characters of an error's message. It may quote what the client has sent."""
+
+
 def error_message(request_id: RequestId | None, error: ProtocolError) -> dict[str, Json]:
     """Return an error response. `id` is `null` if the id of the request could not be read."""
-    body: dict[str, Json] = {"code": error.code, "message": error.message}
+    cut_off = " …" if len(error.message) > MAX_ERROR_MESSAGE_CHARS else ""
+    body: dict[str, Json] = {"code": error.code, "message": error.message[:MAX_ERROR_MESSAGE_CHARS] + cut_off}
     if error.data is not None:
         body["data"] = error.data
     return {"jsonrpc": "2.0", "id": request_id, "error": body}

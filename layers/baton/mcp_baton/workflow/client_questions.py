@@ -67,13 +67,18 @@ def _answers_in(content: JsonObject, fields: Mapping[str, Field], answer: str | 
     return {answer: values} if answer is not None and content else dict(values)
 
 
+MAX_FORM_QUESTION_CHARS = 50_000
+"""Characters of a question in a form. A longer one pauses the workflow, and texts show its beginning."""
+
+
 def unanswered_questions(run: EndedRun) -> MissingValues | None:
     """Return open questions to the user as one form; `None` if no question fits into a form. A question whose answer is
     an object has a form of its own."""
     pause = next((pause for pause in run.pauses if isinstance(pause, AnswersRequired)), None)
     if pause is None:
         return None
-    questions = [question for question in pause.questions if question.of == "user"]
+    asked = [question for question in pause.questions if question.of == "user"]
+    questions = [question for question in asked if len(question.question) <= MAX_FORM_QUESTION_CHARS]
     fields: dict[str, Field] = {}
     texts: list[str] = []
     for question in questions:

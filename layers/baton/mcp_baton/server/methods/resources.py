@@ -14,7 +14,15 @@ from mcp_baton.tasks.values import FINAL_RESULT, text_of, weight_of
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.outcomes import Mismatch, ResourceUnavailable
-from mcp_baton.tools.resource import APP_URI, Resource, contents_of_outcome, find_in, is_reserved, parse_value_uri
+from mcp_baton.tools.resource import (
+    APP_URI,
+    MAX_URI_CHARS,
+    Resource,
+    contents_of_outcome,
+    find_in,
+    is_reserved,
+    parse_value_uri,
+)
 from mcp_baton.tools.running.runner import bound_resource
 from mcp_baton.workflow.direct_calls import call_alone
 from mcp_baton.workflow.request import Request
@@ -83,7 +91,7 @@ def read_resource(request: Request) -> JsonObject:
         contents = _read_published(request, uri)
     if contents is None:
         code = INVALID_PARAMS if request.stateless else RESOURCE_NOT_FOUND
-        raise ProtocolError(code, f"Unknown resource: {uri}", {"uri": uri})
+        raise ProtocolError(code, f"Unknown resource: {uri}", {"uri": uri[:MAX_URI_CHARS]})
     result: dict[str, Json] = {"contents": [contents.to_json() | ({"_meta": meta} if meta else {})]}
     return result | {"ttlMs": 0, "cacheScope": "private"} if request.stateless else result
 
@@ -125,5 +133,5 @@ def subscribe(request: Request) -> JsonObject:
     """Acknowledge a subscription to a resource, or its end. No updates are sent: the capability is not declared."""
     uri = request.text("uri")
     if find_in(request.server.resources, uri) is None:
-        raise ProtocolError(RESOURCE_NOT_FOUND, f"Unknown resource: {uri}", {"uri": uri})
+        raise ProtocolError(RESOURCE_NOT_FOUND, f"Unknown resource: {uri}", {"uri": uri[:MAX_URI_CHARS]})
     return {}

@@ -252,6 +252,10 @@ class OutputSchema:
         return TypeAdapter(self._returns)
 
 
+MAX_FIELD_CHARS = 1_000
+"""Characters that are shown of the name of an invalid field, and of its problem: both may quote what was sent."""
+
+
 def mismatch_of(error: "ValidationError") -> Mismatch:
     """Convert pydantic's error to a mismatch, with the first `MAX_INVALID_FIELDS` invalid fields."""
     if error.error_count() > MAX_PYDANTIC_ERRORS:
@@ -263,7 +267,8 @@ def mismatch_of(error: "ValidationError") -> Mismatch:
         if item["type"] == "missing" and len(item["loc"]) == 1:
             missing.append(field)
         else:
-            invalid.append(InvalidField(field, item["msg"] + _hint(item["type"], item.get("input"))))
+            problem = f"{item['msg'][:MAX_FIELD_CHARS]}{_hint(item['type'], item.get('input'))}"
+            invalid.append(InvalidField(field[:MAX_FIELD_CHARS], problem))
     return Mismatch(tuple(missing), tuple(invalid[:MAX_INVALID_FIELDS]))
 
 
@@ -283,7 +288,9 @@ def _hint(kind: str, sent: object) -> str:
 
 def not_finite(fields: Sequence[str]) -> Mismatch:
     """Return the mismatch of fields with numbers that are not finite."""
-    return Mismatch(invalid=tuple(InvalidField(field, NOT_FINITE) for field in fields[:MAX_INVALID_FIELDS]))
+    return Mismatch(
+        invalid=tuple(InvalidField(field[:MAX_FIELD_CHARS], NOT_FINITE) for field in fields[:MAX_INVALID_FIELDS])
+    )
 
 
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
