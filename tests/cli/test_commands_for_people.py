@@ -95,6 +95,8 @@ def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
     first, second = (baton("run", "paused", "order=A-1")[1]["taskId"] for _ in range(2))
     code, page = baton("tasks")
     assert (code, [task["taskId"] for task in page["tasks"]]) == (0, [second, first])
+    waits_for = page["tasks"][0]["_meta"]["pause_reason"]["type"]
+    assert baton("tasks", json_=False)[1].count(f"({waits_for})") == 2
     assert baton("cancel", first)[1]["status"] == "cancelled"
     code, output = baton("complete", second, "--result", '{"refunded": true}')
     assert (code, output["status"], output["result"], output["resultBy"]) == (
@@ -104,6 +106,7 @@ def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
         "client",
     )
     assert "Result, supplied by a client\n" in baton("show", second, json_=False)[1]
+    assert waits_for not in baton("tasks", json_=False)[1]
     for command in (("cancel", second), ("complete", second, "--result", "{}")):
         assert baton(*command) == (1, {"error": {"message": f"the task {second} is completed and cannot be changed"}})
     code, output = baton("show", "0")

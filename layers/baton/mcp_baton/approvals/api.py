@@ -117,9 +117,9 @@ def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | No
     """Read the decision in the body of a request. Raises `Refused`, which names the field."""
     choice, digest, reason = body.get("decision"), body.get("digest"), body.get("reason")
     if choice not in ("approve", "deny"):
-        raise Refused(400, 'decision is missing: set it to "approve" or "deny"')
+        raise Refused(400, 'decision is neither "approve" nor "deny": set it to one of them')
     if not isinstance(digest, str) or not digest:
-        raise Refused(400, "digest is missing: send that of the approval that you saw")
+        raise Refused(400, "digest is no text: send that of the approval that you saw")
     if not (reason is None or isinstance(reason, str)):
         raise Refused(400, "reason must be a text")
     if reason is not None and len(reason) > MAX_REASON_CHARS:

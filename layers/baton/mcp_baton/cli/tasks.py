@@ -110,7 +110,8 @@ def _rows(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
         if task.pauses and task.status == "working":
             status = status.append(f", {paused_text(task.message)}", style=STYLES["paused"])
         types = ", ".join(str(pause["type"]) for pause in task.pauses)
-        position = (task.open_step or task.message or "") + (f" ({types})" if types else "")
+        # An ended task waits for nothing, whatever its steps have waited for.
+        position = "" if task.ended else (task.open_step or task.message or "") + (f" ({types})" if types else "")
         ages = age(task.created, now_ms), age(task.updated, now_ms)
         rows.append((task.task_id[:TASK_ID_PREFIX_CHARS], task.workflow or task.tool or "", status, position, *ages))
     return rows
