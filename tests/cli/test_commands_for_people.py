@@ -4,8 +4,10 @@
 import io
 import json
 import re
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from werkzeug.wrappers import Response
 
 from mcp_baton.cli.app import main
-from mcp_baton.local.http_server import LOOPBACK, LocalServer
+from mcp_baton.local.http_server import LOOPBACK, LocalServer, listen
 from tests.serving import served
 
 APP = Path(__file__).parent / "remote_app.py"
@@ -238,6 +240,25 @@ def test_an_answer_without_a_result_ends_with_code_4_and_its_cause(
         server.close()
     printed = capsys.readouterr().err
     assert any(part in printed for part in complaint.split("|"))
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Type: application/json\r\n\r\n{"]
+)
+def test_an_answer_that_is_cut_off_may_belong_to_a_request_that_has_run(
+    sent: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cut_off(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65_536)
+            connection.sendall(sent)
+
+    with listen(LOOPBACK, 0) as listener:
+        threading.Thread(target=cut_off, args=(listener,), daemon=True).start()
+        assert main(["run", f"http://{LOOPBACK}:{listener.getsockname()[1]}/mcp", "done"]) == 4
+    assert "did not answer completely" in (printed := capsys.readouterr().err)
+    assert "The request may have run: look at its task before you repeat it" in printed
 
 
 type TypeLines = Callable[..., None]

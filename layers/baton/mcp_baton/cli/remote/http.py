@@ -30,6 +30,8 @@ MAX_EVENTS: Final = 100_000
 MAX_MESSAGE_LEVELS: Final = MAX_LEVELS + 20
 """The maximum nesting of a message: that of a tool's value, and the levels around it."""
 MAX_ERROR_CHARS: Final = 200
+SENT: Final = (httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError)
+"""Errors after which the server may have got the request."""
 REJECTED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
 
@@ -139,6 +141,11 @@ class HttpTransport:
             with self._client.stream(method, url, **content) as response:
                 yield response
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            if isinstance(error, SENT):
+                problem = f"{url} did not answer completely: {error}"
+                raise Unreachable(
+                    f"{problem}. The request may have run: look at its task before you repeat it"
+                ) from error
             is_local = isinstance(error, httpx.ConnectError) and is_loopback(httpx.URL(url).host)
             remedy = ": is `baton serve` running, on this port?" if is_local else ""
             raise Unreachable(f"{url} cannot be reached: {error}{remedy}") from error
