@@ -100,13 +100,12 @@ def test_an_answer_does_not_repeat_the_whole_of_a_long_text(client: Client, meth
     assert len(client.request(method, params).body.encode()) < 1_000_000
 
 
-def test_a_form_does_not_ask_a_question_of_megabytes(client: Client) -> None:
+def test_a_form_does_not_repeat_the_whole_of_a_long_value(client: Client) -> None:
     meta: JsonDict = {CAPABILITIES_KEY: {"elicitation": {"form": {}}}}
     call: JsonDict = {"name": "asks", "arguments": {"text": LONG}}
     answer = client.in_era("2026").request("tools/call", call, meta)
-    assert answer.result["resultType"] == "complete"
-    assert answer.meta["pause_reason"]["type"] == "answersRequired"
-    assert len(answer.body.encode()) < MAX_ANSWER_BYTES
+    assert answer.result["resultType"] == "input_required"
+    assert len(answer.body.encode()) < 1_000_000
 
 
 def test_a_long_value_is_streamed_with_few_copies_in_memory(client: Client) -> None:

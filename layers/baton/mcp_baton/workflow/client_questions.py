@@ -68,7 +68,7 @@ def _answers_in(content: JsonObject, fields: Mapping[str, Field], answer: str | 
 
 
 MAX_FORM_QUESTION_CHARS = 50_000
-"""Characters of a question in a form. A longer one pauses the workflow, and texts show its beginning."""
+"""Characters up to which a form has the whole question. In a longer one, long values are cut."""
 
 
 def unanswered_questions(run: EndedRun) -> MissingValues | None:
@@ -77,12 +77,13 @@ def unanswered_questions(run: EndedRun) -> MissingValues | None:
     pause = next((pause for pause in run.pauses if isinstance(pause, AnswersRequired)), None)
     if pause is None:
         return None
-    asked = [question for question in pause.questions if question.of == "user"]
-    questions = [question for question in asked if len(question.question) <= MAX_FORM_QUESTION_CHARS]
+    questions = [question for question in pause.questions if question.of == "user"]
     fields: dict[str, Field] = {}
     texts: list[str] = []
     for question in questions:
-        text = run.known.question_text(run.workflow.step(question.name), whole=True) or question.question
+        text = run.known.question_text(run.workflow.step(question.name), whole=True)
+        if not text or len(text) > MAX_FORM_QUESTION_CHARS:
+            text = question.question
         own_form = _object_form(question.schema)
         if own_form is not None and not fields:
             return MissingValues(question.name, text, *own_form, questions=True, answer=question.name)
