@@ -50,6 +50,21 @@ def test_an_event_has_no_character_at_which_a_client_may_split_its_lines(in_piec
     assert data[-1] == {TEXT_WITH_LINE_ENDS: TEXT_WITH_LINE_ENDS}
 
 
+@pytest.mark.parametrize("in_pieces", [False, True])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_long_result_is_one_json_object_unless_a_stream_is_open(in_pieces: bool, is_open: bool) -> None:
+    line, text = Line(), "\u2028" * 1_000_000
+    if is_open:
+        line.keep_alive()
+
+    response = line.result({"text": line.in_pieces(text) if in_pieces else text})
+
+    sent = b"".join(line.sent) if response is None else response.body
+    headers = line.opened[0][1] if response is None else response.headers
+    assert headers["Content-Type"] == ("text/event-stream" if is_open else "application/json")
+    assert json.loads(sent.split(b"data: ")[-1]) == {"text": text}
+
+
 def test_an_error_has_its_http_status_unless_a_stream_is_open() -> None:
     line = Line()
 

@@ -33,6 +33,9 @@ STREAM_HEADERS: Mapping[str, str] = MappingProxyType(
 KEEP_ALIVE_S = 15.0
 """The longest silence of a stream, seconds (docs/http.md)."""
 
+MAX_RESULT_EVENT_BYTES = 1_000_000
+"""A longer result is no event, if it can be one JSON object: clients limit events, the official Python SDK to 1 MiB."""
+
 PIECE_CHARS = 65_536
 """The characters of a long text that are written at once."""
 
@@ -193,12 +196,16 @@ class Exchange:
                 self._write(b": keep-alive\n\n")
 
     def result(self, message: Mapping[str, Json]) -> HttpResponse | None:
+        is_free = self._sink is None and self._takes_json
         if self._long_text is not None:
-            self._write_long(dumps(message), *self._long_text)
+            self._write_long(dumps(message), *self._long_text, as_json=is_free)
             return None
-        if not self._streams and self._sink is None and self._takes_json:
+        if is_free and not self._streams:
             return json_response(200, message)
-        self._write(_event(message))
+        event = _event(message)
+        if is_free and len(event) > MAX_RESULT_EVENT_BYTES:
+            return json_response(200, message)
+        self._write(event)
         return None
 
     def error(self, status: int, message: Mapping[str, Json]) -> HttpResponse | None:
@@ -207,19 +214,20 @@ class Exchange:
         self._write(_event(message))
         return None
 
-    def _write_long(self, message: str, placeholder: str, text: str) -> None:
+    def _write_long(self, message: str, placeholder: str, text: str, *, as_json: bool) -> None:
         head, _, tail = _on_one_line(message).partition(placeholder)
-        self._write(f"event: message\ndata: {head}".encode())
+        headers, begin, end = (JSON_HEADERS, "", "") if as_json else (STREAM_HEADERS, "event: message\ndata: ", "\n\n")
+        self._write(f"{begin}{head}".encode(), headers)
         for start in range(0, len(text), PIECE_CHARS):
             self._write(_on_one_line(escaped(text[start : start + PIECE_CHARS])).encode())
-        self._write(f"{tail}\n\n".encode())
+        self._write(f"{tail}{end}".encode())
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, headers: Mapping[str, str] = STREAM_HEADERS) -> None:
         if self.gone:
             return
         try:
             if self._sink is None:
-                self._sink = self.open_stream(200, STREAM_HEADERS)
+                self._sink = self.open_stream(200, headers)
             self._sink.write(data)
         except ClientGone:
             logger.info("request %s: the client went away before its answer was complete", self.request_id)
