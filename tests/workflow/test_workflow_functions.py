@@ -1,12 +1,15 @@
 """Workflow functions (docs/workflows.md, Workflow functions)."""
 
 import linecache
+import random
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
+from time import sleep
 from typing import Annotated, Any
 
 import pytest
@@ -277,6 +280,28 @@ def question_with_the_argument_of_the_other_workflow(name: str) -> None:
     find(name)
 
 
+def time_of_the_deployment(title: str) -> None:
+    step(find_book)(title=str(datetime.now(UTC)))  # here
+
+
+def random_title_of_the_deployment(title: str) -> None:
+    step(find_book)(title=random.choice(["Emma", title]))  # here
+
+
+def sleep_at_the_deployment(title: str) -> None:
+    step(find_book)(title=title)
+    sleep(0)  # here
+
+
+def reference_in_a_dataclass(title: str) -> None:
+    step(find_book)(title=Book(title, 1))  # type: ignore[arg-type]  # here
+
+
+def copy_of_a_dataclass(title: str) -> None:
+    book = step(find_book)(title=title)
+    step(lend)(shelf=replace(book, copies=3).shelf)  # here
+
+
 def loop(title: str) -> None:
     book: Any = step(find_book)(title=title)
     for _copy in book:  # here
@@ -378,6 +403,11 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (text_with_the_parameter_of_a_helper, "rename 'name', or pass it to the tool"),
     (text_with_an_argument_that_was_replaced, "rename 'title', or pass it to the tool"),
     (question_with_the_argument_of_the_other_workflow, "rename 'title', or pass it to the tool"),
+    (time_of_the_deployment, "do it in a tool"),
+    (random_title_of_the_deployment, "do it in a tool"),
+    (sleep_at_the_deployment, "write sleep_until('…', timedelta(…))"),
+    (reference_in_a_dataclass, "give the tool a parameter for it"),
+    (copy_of_a_dataclass, "do it in a tool"),
     (loop, "call a tool for each element: step(tool, each=…)"),
     (length, "call a tool for each element: step(tool, each=…)"),
     (method, "call methods in a tool"),

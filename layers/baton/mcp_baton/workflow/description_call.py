@@ -47,7 +47,7 @@ _TEST_OPCODES: Final = frozenset(
         *("MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE"),
     )
 )
-_REFERENCE: Final = re.compile(rf"\bReference\b|{REFERENCE_TEXT}|can only join an iterable")
+_REFERENCE: Final = re.compile(rf"\bReference\b|{REFERENCE_TEXT}|can only join an iterable|on dataclass instances")
 """What an error of Python says about a reference. `str.join` replaces the error of the reference by its own."""
 _HANDLER: Final = dis.opmap["PUSH_EXC_INFO"]
 _WITH: Final = dis.opmap["WITH_EXCEPT_START"]
@@ -193,8 +193,12 @@ def _monitored(workflow: str, function: Any, tools: Mapping[str, Any], steps: Se
     def reject_call(_code: CodeType, _offset: int, called: object, *_: object) -> None:
         # The start of a coroutine function cannot be monitored: its call only makes a coroutine.
         code = _code_of(called) if isinstance(called, FunctionType | MethodType) else None
+        caller = sys._getframe(1)  # noqa: SLF001 - the frame that makes the call
         if code in names:
-            _reject_direct_call(workflow, names[code], sys._getframe(1))  # noqa: SLF001 - the frame that makes the call
+            _reject_direct_call(workflow, names[code], caller)
+        elif (name := _once(called)) is not None:
+            cause = f"{_line(caller)} calls {name}, which runs once, now, and not when the workflow runs"
+            _reject(workflow, f"{cause}; {_INSTEAD.get(name, IN_A_TOOL)}")
 
     def reject_start(code: CodeType, _offset: int) -> None:
         # Another function, such as `map`, has called the tool.
@@ -238,13 +242,44 @@ def _code_of(function: Any) -> Any:
 
 
 def _reject_direct_call(workflow: str, name: str, caller: FrameType | None) -> None:
+    if caller is not None:
+        _reject(workflow, f"{_line(caller)} calls the tool {name!r} directly; write step({name})(…)")
+
+
+def _reject(workflow: str, cause: str) -> None:
     recording = recording_of_function.get()
-    if recording is None or caller is None:
-        return  # another thread calls the tool
-    line = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-    error = WorkflowError(workflow, f"{line} calls the tool {name!r} directly; write step({name})(…)")
+    if recording is None:
+        return  # another thread runs the code
+    error = WorkflowError(workflow, cause)
     recording.refusals.append(error)  # the function may catch it
     raise error
+
+
+def _line(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+_ONCE: Final = frozenset(
+    {
+        *("time.sleep", "time.time", "time.time_ns", "asyncio.sleep"),
+        *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
+        *("uuid.uuid1", "uuid.uuid4", "posix.urandom"),
+    }
+)
+"""Functions whose results are new for each run, which a workflow function would keep for all runs."""
+
+_INSTEAD: Final = dict.fromkeys(("time.sleep", "asyncio.sleep"), "write sleep_until('…', timedelta(…))")
+
+
+def _once(called: object) -> str | None:
+    """The name of a function of `_ONCE`, of `random` or of `secrets`; `None` for another one."""
+    owner: Any = getattr(called, "__self__", None)
+    module = getattr(called, "__module__", None) or getattr(owner, "__module__", "")
+    if module == "random" or getattr(type(owner), "__module__", "") == "random":
+        return f"random.{getattr(called, '__name__', '…')}"
+    qualified = getattr(called, "__qualname__", "")
+    name = qualified if module == "datetime" else f"{str(module).partition('.')[0]}.{qualified}"
+    return name if name in _ONCE or module == "secrets" else None
 
 
 def _may_test(code: CodeType) -> bool:

@@ -116,6 +116,8 @@ def _reference_in(value: object) -> Reference | None:
     """Find a reference inside of a list or an object."""
     if isinstance(value, Reference):
         return value
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        value = [getattr(value, name, None) for name in value.__dataclass_fields__]
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     return next((reference for item in items if (reference := _reference_in(item)) is not None), None)
 
