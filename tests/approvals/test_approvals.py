@@ -26,6 +26,8 @@ from mcp_baton import (
 )
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
+from mcp_baton.workflow.pause import ApprovalRequired
+from mcp_baton.workflow.steps.list_step import ListRun
 from tests.approvals.bank import (
     CALL,
     ORDER,
@@ -424,6 +426,15 @@ def list_server(elements: int, parallel: int, **options: Any) -> tuple[Server, l
     step = ListStep("pay", {"order": item()}, tool="pay", each=orders, parallel=parallel)
     server.add_workflow(Workflow(name="refund", description="refund", steps=[step], **options))
     return server, payments
+
+
+def test_a_parallel_list_shows_the_approval_of_its_first_element_whichever_call_ended_first() -> None:
+    stops = {
+        number: ApprovalRequired(step="pay", approval_id=f"a{number}", audience="a", message="Pay?", expires_at="")
+        for number in (2, 0, 1)
+    }
+    nothing: Any = None
+    assert ListRun(nothing, nothing, nothing, [], stops=dict(stops)).stop == stops[0]
 
 
 @pytest.mark.parametrize("parallel", [1, 5, 30])

@@ -119,8 +119,7 @@ class ListStep(ToolStep):
             return None
         until_ms = list_run.retry_ms(list_run.waiting[0])
         if until_ms > run.now_ms():
-            del list_run.waiting[0]
-            list_run.note_stop(Waiting(self.name, "time", timestamp(until_ms), ""))
+            list_run.stops[list_run.waiting.pop(0)] = Waiting(self.name, "time", timestamp(until_ms), "")
             self._end_if_done(run)
             return None
         this = StepRun(self, index=list_run.waiting[0])
@@ -143,13 +142,13 @@ class ListStep(ToolStep):
         until_ms = run.next_attempt_ms(this) if this.failed and self.retry else None
         if until_ms is not None:
             self._note_retry(run, this.index, this.attempts, until_ms)
-            list_run.note_stop(Waiting(self.name, "time", timestamp(until_ms), ""))
+            list_run.stops[this.index] = Waiting(self.name, "time", timestamp(until_ms), "")
         else:
             if this.failed or this.outcome:
                 self._note_retry(run, this.index, 0, 0)
             list_run.note(this)
             if isinstance(this.stop, ApprovalRequired | ApprovalDenied):
-                list_run.note_stop(this.stop)
+                list_run.stops[this.index] = this.stop
             elif this.stop is not None:
                 run.stop_at(StepRun(self, stop=this.stop))
         self._end_if_done(run)
@@ -204,11 +203,9 @@ class ListRun(Struct):
         waiting: The elements whose calls have not started.
         calls: For how many elements the tool was called, with `attempts` in all.
         unwritten: How many results were not written.
-        stop: Why a call was not made, if the calls of other elements can still be made.
-        unapproved_count: How many calls were not made because no person has approved them.
+        stops: Why calls were not made, by element, if the calls of other elements can still be made.
         retries: The calls whose next attempts wait, by element: how often the tool was called, and until when the next
             attempt waits, epoch milliseconds.
-        waits_ms: Until when attempts wait that this run has not made. Another attempt may be due, but not approved.
     """
 
     this: StepRun
@@ -216,13 +213,11 @@ class ListRun(Struct):
     items: ListElements
     waiting: list[int]
     retries: dict[int, tuple[int, int]] = field(default_factory=dict)
-    waits_ms: list[int] = field(default_factory=list)
     failed: dict[int, Failed] = field(default_factory=dict)
     calls: int = 0
     attempts: int = 0
     unwritten: int = 0
-    stop: ApprovalRequired | Waiting | ApprovalDenied | None = None
-    unapproved_count: int = 0
+    stops: dict[int, ApprovalRequired | Waiting | ApprovalDenied] = field(default_factory=dict)
 
     def note(self, this: StepRun) -> None:
         """Note how the call of an element ended."""
@@ -236,15 +231,21 @@ class ListRun(Struct):
             self.calls += 1
             self.attempts += this.attempts
 
-    def note_stop(self, stop: ApprovalRequired | Waiting | ApprovalDenied) -> None:
-        """Note why the call of an element was not made. The list can continue as long as a decision or a time is
-        awaited, so it waits for that, and for the earliest time."""
-        if isinstance(stop, Waiting):
-            self.waits_ms.append(stop.until_ms)
-        else:
-            self.unapproved_count += 1
-        if self.stop is None or _urgency(stop) < _urgency(self.stop):
-            self.stop = stop
+    @property
+    def stop(self) -> ApprovalRequired | Waiting | ApprovalDenied | None:
+        """Why the list has stopped. It can continue as long as a decision or a time is awaited, so it waits for that,
+        and for the earliest time. Of equal reasons, that of the first element counts, whichever call ended first."""
+        return min((stop for _, stop in sorted(self.stops.items())), key=_urgency, default=None)
+
+    @property
+    def unapproved_count(self) -> int:
+        """How many calls were not made because no person has approved them."""
+        return sum(not isinstance(stop, Waiting) for stop in self.stops.values())
+
+    @property
+    def waits_ms(self) -> list[int]:
+        """Until when attempts wait that this run has not made. Another attempt may be due, but not approved."""
+        return [stop.until_ms for stop in self.stops.values() if isinstance(stop, Waiting)]
 
     def retry_ms(self, index: int) -> int:
         """Until when the next attempt of an element's call waits, epoch milliseconds; 0 if it does not."""
