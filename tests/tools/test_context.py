@@ -1,6 +1,7 @@
 """`Context`: a tool's access to its request."""
 
 import math
+from decimal import Decimal
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -61,7 +62,7 @@ def test_the_address_of_a_callback_is_hidden_in_messages() -> None:
 def test_progress_that_does_not_increase_is_not_sent() -> None:
     recording = RecordedContext()
 
-    for progress in (1, 1, 0.5, 2, math.nan, 1.9, 3):
+    for progress in (1, 1, 0.5, 2, 1.9, 3):
         recording.context.report_progress(progress)
 
     assert recording.progress == [1, 2, 3]
@@ -81,12 +82,18 @@ def test_a_tools_progress_is_mapped_to_the_requests_progress() -> None:
 
 @pytest.mark.parametrize(
     ("progress", "total", "message"),
-    [(math.inf, None, None), (1, math.nan, None), (1, None, object()), (1j, None, None), ("1", None, None)],
+    [
+        *((math.inf, None, None), (math.nan, None, None), (1, math.nan, None), (1j, None, None), ("1", None, None)),
+        *((True, None, None), (Decimal(1), None, None), (1, "2", None), (1, 2, 3), (1, None, object())),
+    ],
 )
-def test_a_report_that_is_not_json_raises_in_the_tool_and_is_not_sent(progress: Any, total: Any, message: Any) -> None:
-    recording = RecordedContext()
+@pytest.mark.parametrize("token", [7, None])
+def test_a_wrong_report_raises_in_the_tool_also_if_nobody_wants_it(
+    progress: Any, total: Any, message: Any, token: int | None
+) -> None:
+    recording = RecordedContext(token=token)
 
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises(TypeError, match="report_progress: "):
         recording.context.report_progress(progress, total, message)
     assert recording.sent == []
 

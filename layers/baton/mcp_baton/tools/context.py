@@ -1,6 +1,7 @@
 """`Context`: the request of a running function (docs/tools.md)."""
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast, overload
 
@@ -125,9 +126,15 @@ class Context(CallContext):
             message: A text for a person.
 
         Raises:
-            ValueError, TypeError: a value is not JSON.
+            TypeError: `progress` or `total` is no finite number, or the message is no text.
         """
         self._check()
+        # Also without a token, so that a test finds what would fail with one.
+        for number in (progress, 0 if total is None else total):
+            if isinstance(number, bool) or not isinstance(number, int | float) or not -inf < number < inf:
+                raise TypeError(f"report_progress: {number!r} is no finite number; give an int or a float")
+        if message is not None and not isinstance(message, str):
+            raise TypeError(f"report_progress: message must be a str, and is {type(message).__name__}")
         call, token = self._call, self._call.caller.envelope.progress_token
         if token is None or not progress > call.reported:
             return
