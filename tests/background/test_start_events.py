@@ -1,5 +1,6 @@
 """Events that start workflows in the background (docs/events.md)."""
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any
@@ -110,6 +111,8 @@ def test_an_id_is_unique_for_an_owner_and_a_workflow(client: Client, other: dict
         ({"arguments": {"order": "A", "amount": "many"}}, "batonStart.arguments.*amount"),
         ({"arguments": {"order": "A", "colour": "red"}}, "batonStart.arguments.*colour"),
         ({"arguments": {"order": "A", "task_id": "new"}}, "batonStart.arguments.*task_id.*takes order, amount$"),
+        ({"arguments": json.loads('{"order":' * 500 + "1" + "}" * 500)}, "batonStart.arguments.*64 levels"),
+        ({"arguments": {"order": float("nan")}}, "batonStart.arguments.*not JSON"),
         ({"scopes": "ship"}, "batonStart.scopes"),
         ({"workflow": "fulfil"}, "batonStart.scopes.*ship"),
         ({"argments": {}}, "has no member 'argments'"),

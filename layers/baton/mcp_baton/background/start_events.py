@@ -11,7 +11,7 @@ from mcp_baton.background.creating import TOO_LATE, create_workflow_job
 from mcp_baton.exceptions import BatonError, EventError, OutcomeUnknown, StoreError, TaskNotFound
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.http import START_EVENT as START
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, dumps, is_deeper_than
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.store import Start, TaskStore
@@ -153,6 +153,12 @@ def _read(event: object) -> StartEvent:
     arguments, scopes = members.get("arguments", {}), members.get("scopes", [])
     if not isinstance(arguments, Mapping):
         raise EventError(f"`{START}.arguments` must be an object")
+    if is_deeper_than(arguments, MAX_DEPTH):
+        raise EventError(f"`{START}.arguments` is nested deeper than {MAX_DEPTH} levels")
+    try:
+        dumps(arguments)
+    except ValueError as error:  # Lambda's runtime reads NaN and infinities
+        raise EventError(f"`{START}.arguments` is not JSON: {error}") from None
     if not isinstance(scopes, list) or not all(isinstance(scope, str) and scope for scope in scopes):
         raise EventError(f"`{START}.scopes` must be a list of texts")
     return StartEvent(arguments=arguments, scopes=tuple(scopes), **texts)
