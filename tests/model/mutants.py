@@ -10,7 +10,7 @@ from mcp_baton.approvals import request as approval_request
 from mcp_baton.background import waiting
 from mcp_baton.background.items import DynamoDBJobStore
 from mcp_baton.callbacks import endpoint as callbacks
-from mcp_baton.present import board, mcp_task, pause_sentences, stored_task
+from mcp_baton.present import mcp_task, pause_sentences, stored_task, task_action
 from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.calls import ToolCall
@@ -117,7 +117,7 @@ LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3,
 
 _uses, _follows, _output = Step.uses, Step.follows, KnownValues._output  # noqa: SLF001
 _questions, _pause, _ready = KnownValues.open_questions, ListRun.pause, Workflow.ready
-_pauses_with, _what_happened = TaskPlan.pauses_with, pause_sentences.what_happened
+_pauses_with, _what_happened_within = TaskPlan.pauses_with, pause_sentences.what_happened_within
 _may_retry: Callable[..., bool] = tool_step._may_retry  # noqa: SLF001
 Gate = gate._Gate  # noqa: SLF001
 
@@ -200,9 +200,9 @@ PARALLEL = (
     ),
     Mutant(
         "the text of a task tells only the first stopped step",
-        board,
-        "what_happened",
-        lambda pauses: _what_happened(pauses[:1]),
+        task_action,
+        "what_happened_within",
+        lambda pauses, room: _what_happened_within(pauses[:1], room),
         plan_of(Line("s0", "model"), Line("s1", "sleep", within_s=300.0), parallel=2),
         World(answers={"s0": 1}),
     ),

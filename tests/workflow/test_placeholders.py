@@ -37,7 +37,7 @@ from mcp_baton.workflow.placeholders import (
 )
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.sources import Source
+from mcp_baton.workflow.sources import Source, TaskVariable
 from tests.fakes import plan_of, task_of
 from tests.noise import noise
 from tests.questions.test_rounds import questions_and_state, talk
@@ -329,8 +329,8 @@ def replace_in(text: Any, task_plan: Plan | None = None) -> ReplacedArguments:
         (step_output("again"), "<output from get (step 'again')>", VALUES[f"{RESULT_PREFIX}again"]),
         (step_output("again", ODD), f"<field '{ODD}' from get (step 'again')>", "odd"),
         (step_output("read"), "<output from read>", None),
-        (task_variable("who"), "<task variable who>", {"mail": "kim@example.com"}),
-        (task_variable("who", "mail"), "<field 'mail' from task variable who>", "kim@example.com"),
+        (TaskVariable("who"), "<task variable who>", {"mail": "kim@example.com"}),
+        (TaskVariable("who", "mail"), "<field 'mail' from task variable who>", "kim@example.com"),
     ],
 )
 def test_a_placeholder_of_a_handoff_is_replaced_by_its_value(source: Source, text: str, value: object) -> None:
