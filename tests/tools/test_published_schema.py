@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import jsonschema_rs
 import pytest
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, Secret, SecretStr, create_model
 
 from mcp_baton import Header
 from mcp_baton.protocol.json import json_size
@@ -167,6 +167,27 @@ def test_an_optional_parameter_has_at_most_one_type_and_only_texts_are_published
     assert [lines["anyOf"][0]["type"], lines["anyOf"][1:], lines["nullable"]] == ["array", [null], True]
     for name in (*properties, "lines"):
         assert tool(do).input.bind({name: None}) == tool(do).input.bind({})
+
+
+def test_a_default_with_a_secret_is_published_as_null_and_not_as_its_mask() -> None:
+    pin_default, code_default = SecretStr("4711"), Secret(4711)
+
+    class Login(BaseModel):
+        pin: SecretStr = pin_default
+
+    login_default, codes_default = Login(), {"a": code_default}
+
+    def do(
+        pin: SecretStr = pin_default,
+        code: Secret[int] = code_default,
+        login: Login = login_default,
+        codes: dict[str, Secret[int]] = codes_default,
+    ) -> None: ...
+
+    properties = schema_of(do)["properties"]
+    defaults = {name: property_schema["default"] for name, property_schema in properties.items()}
+    assert "**" not in str(properties)
+    assert tool(do).input.bind({**defaults, "login": {"pin": None}}) == tool(do).input.bind({})
 
 
 def test_a_choice_of_texts_or_null_is_an_enumeration_of_texts() -> None:

@@ -28,6 +28,7 @@ from mcp_baton.tools.schema.sent_values import (
     NOT_FINITE,
     canonical_value,
     infinite_numbers,
+    inner_values,
     is_finite,
 )
 from mcp_baton.tools.schema.signature import (
@@ -344,7 +345,10 @@ def schema_generator(*, own_aliases: bool = False) -> Any:
             return result
 
         def default_schema(self, schema: Any) -> dict[str, Any]:
-            """Leaves out a default such as `math.inf`, which JSON cannot represent."""
+            """Leaves out a default such as `math.inf`, which JSON cannot represent, and one with a secret in it: models
+            would send its mask."""
+            if any(hasattr(part, "get_secret_value") for part in inner_values(schema.get("default"))):
+                return {**self.generate_inner(schema["schema"]), "default": None}
             result: dict[str, Any] = super().default_schema(schema)
             return result if is_finite(result.get("default")) else {**result, "default": None}
 
