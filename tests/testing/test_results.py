@@ -1,9 +1,11 @@
 """The `repr` of runs, results, tasks and pauses, which failing assertions show."""
 
+from typing import Any, cast
+
 import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.testing import JsonRpcError, Kill, Message, Pause, Result, Run, Task
+from mcp_baton.testing import Client, JsonRpcError, Kill, Message, Pause, Result, Run, Task
 
 REASON: JsonObject = {
     "type": "toolError",
@@ -56,6 +58,7 @@ def test_an_unknown_field_of_a_pause_is_an_error_that_lists_the_fields(name: str
             "Task(working: toolError at 'refund': \"timeout\"; fetch=completed refund=failed)",
         ),
         (Task("t", "completed", {}), "Task(completed)"),
+        (Client(cast("Any", None), "sam", "2026"), "Client(owner='sam', era='2026', claims={})"),
         (Kill("PutItem", lambda: None), "Kill(after PutItem: pending)"),
         (Result("x" * 200, "", False, None, (), {}), f'Result(value "{"x" * 119}…)'),
     ],

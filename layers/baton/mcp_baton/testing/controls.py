@@ -19,7 +19,7 @@ from mcp_baton.testing.workers import WaitingEvent, WorkerRun
 class Controls:
     """What a test can arrange. All clients of one `connect` share it."""
 
-    stage: Stage
+    stage: Stage = field(repr=False)
     owner: str | None
     era: Era
     claims: Mapping[str, Json] = field(default_factory=dict)
