@@ -134,6 +134,17 @@ def test_an_argument_has_the_default_and_the_limits_of_its_field(function: Calla
             client.get_prompt(function.__name__, {"days": "0"})
 
 
+def test_only_an_argument_without_an_annotation_is_a_text() -> None:
+    server = library()
+
+    @server.workflow
+    def take(anything: Any, text) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - as some authors write
+        """Take two values."""
+        step(lend)(shelf=text, reader=anything)
+
+    assert [argument.type for argument in server.workflows["take"].arguments] == [Any, str]
+
+
 def test_a_workflow_function_runs_as_any_other_workflow() -> None:
     server = library()
 

@@ -66,7 +66,8 @@ def workflow_of_function(
         if given not in ("", parameter.name):
             cause = f"{location}: the name of the argument {parameter.name!r} is the parameter's, and not {given!r}"
             raise WorkflowError(name, f"{cause}; for a description, write Argument(description=…)")
-    arguments = tuple(_argument(parameter, descriptions) for parameter in signature.parameters)
+    annotations = function.__annotations__
+    arguments = tuple(_argument(parameter, descriptions, annotations) for parameter in signature.parameters)
     recording = Recording(name)
     references = {
         parameter.name: Reference(PromptArg(argument.name), name)
@@ -96,9 +97,11 @@ def workflow_of_function(
     )
 
 
-def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument:
+def _argument(parameter: Parameter, descriptions: Mapping[str, str], annotations: Mapping[str, Any]) -> Argument:
     declaration = parameter.declaration
     kind: Any = parameter.value_type
+    if kind is Any and parameter.name not in annotations:
+        kind = str
     default: Json = declaration.default if parameter.required else parameter.static_default
     if default is NO_STATIC_DEFAULT:
         default = parameter.default_value  # the check of the workflow says what is wrong with it
@@ -106,7 +109,7 @@ def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument
         parameter.published_name,
         declaration.description or parameter.description or descriptions.get(parameter.name, ""),
         required=parameter.required and declaration.default is None,
-        type=str if kind is Any else kind,
+        type=kind,
         default=default,
         secret=declaration.secret,
         other_names=parameter.accepted_names[1:],
