@@ -10,7 +10,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tools.asking import URL_ELICITATION, ClientQuestion
 from mcp_baton.tools.content import Content, Message
-from mcp_baton.tools.schema.sent_values import infinite_numbers
+from mcp_baton.tools.schema.sent_values import all_options, infinite_numbers, is_secret
 
 type Schema = JsonObject | Any
 """A JSON Schema with flat primitive fields, or a type: a model, a dataclass, or a plain type such as `int` or `Enum`.
@@ -110,6 +110,9 @@ class Form:
         type_schema = inline_references(type_schema, definitions)
         self._wraps = "properties" not in type_schema
         properties = {VALUE: type_schema} if self._wraps else type_schema["properties"]
+        for property_schema in properties.values():
+            if is_secret(all_options([property_schema], definitions)):
+                property_schema.pop("default", None)  # its mask, which the form would send back
         fields = {name: form_field(property_schema, definitions) for name, property_schema in properties.items()}
         self._fields = {name: field for name, field in fields.items() if field is not None}
         shown: JsonObject = {
