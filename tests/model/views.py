@@ -116,7 +116,7 @@ class Views:
         first = self.pauses[0]["type"] if self.pauses else None
         board = self.shown["board"].get("pauses") or _one(self.shown["board"]["pause"])
         shown = [(pause["type"], _step_of(pause)) for pause in board]
-        pauses = [(pause["type"], _step_of(pause)) for pause in self.pauses] if self.is_live else []
+        pauses = [(pause["type"], _step_of(pause)) for pause in self.pauses]
         return [(first, pauses), (self.listed.get("pause_type"), shown)]
 
     @property
@@ -129,7 +129,7 @@ class Views:
 
     def _pause_contradictions(self) -> Iterator[str]:
         kinds = [pause["type"] for pause in self.pauses]
-        stored = self.stored["variables"]["M"].get(PAUSES, {"L": []})["L"]
+        stored = self.stored["variables"]["M"].get(PAUSES, {"L": []})["L"] if self.is_live else []
         stored_kinds = [pause["M"]["type"]["S"] for pause in stored]
         if kinds != ["interrupted"] and not (
             len(kinds) == len(stored_kinds)

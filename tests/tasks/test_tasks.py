@@ -95,6 +95,7 @@ def test_tasks_cancel_with_a_result_completes_the_task_with_it(make_client: Make
     task_result, variables_before = {"answer": 42.0, "notes": [None, ""]}, client.variables(task)
     result = client.task("cancel", task, result=task_result).result
     assert result.get("status") == ("completed" if era == "2025" else None)
+    del variables_before["_workflow.pause_reason"]  # an ended task waits for nothing
     assert client.variables(task) == variables_before
     assert client.task("get", task).meta["mcp-baton/result_by"] == "client"
     assert client.in_era("2025").task("result", task).result["result"] == task_result

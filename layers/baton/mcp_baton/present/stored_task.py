@@ -97,10 +97,12 @@ def _message(task: TaskRecord, pauses: Sequence[JsonObject]) -> str | None:
 def shown_pauses(task: TaskRecord, now_ms: int) -> tuple[JsonObject, ...]:
     """Return why steps of a task have stopped (docs/workflows.md, When a run is killed).
 
-    A task is not paused while a run holds it. If a run's claim has expired and steps are not settled, the run was
-    interrupted. This replaces the pause reasons that an earlier run has stored. A wait can be over since.
+    A task is not paused while a run holds it, nor after its end. If a run's claim has expired and steps are not
+    settled, the run was interrupted. This replaces pause reasons that an earlier run stored. A wait can be over since.
     """
-    claim = None if task.status.terminal else task.claim
+    if task.status.terminal:
+        return ()
+    claim = task.claim
     if claim is not None and claim.lapsed_at(now_ms):
         for step in steps_of(task):
             if not StepStatus(step["status"]).settled:
@@ -108,7 +110,7 @@ def shown_pauses(task: TaskRecord, now_ms: int) -> tuple[JsonObject, ...]:
     if claim is not None and claim.holds_at(now_ms):
         return ()
     stored = pauses_of(task)
-    if task.status.terminal or all(reason.get("type") != WAITING_TYPE for reason in stored):
+    if all(reason.get("type") != WAITING_TYPE for reason in stored):
         return stored
     statuses = statuses_of(task)
     return tuple(_current(reason, statuses, now_ms) for reason in stored)
