@@ -105,6 +105,17 @@ def test_an_argument_keeps_its_type_in_a_resume_and_in_a_worker(
     assert type(received[1]) is type(received[0])
 
 
+def test_an_argument_that_looks_like_a_stored_secret_is_none(baton: Connect) -> None:
+    server, marker = orders_server(), {"_workflow.secret": True}
+
+    @server.workflow
+    def send(text: dict[str, Any]) -> None:
+        step("send_mail", when=text == marker)(text=ask_model("line", "Which line?"))
+
+    run = baton(server).call_workflow("send", {"text": marker})
+    assert run.answer(line="hi").steps == {"line": "completed", "send_mail": "completed"}
+
+
 @pytest.mark.parametrize("status", ["cancelled", "completed"])
 def test_an_ended_task_is_not_resumed(baton: Connect, status: str) -> None:
     client = baton(orders_server())
