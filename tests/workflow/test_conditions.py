@@ -1,9 +1,12 @@
 """Conditions of steps (docs/workflows.md, Conditions)."""
 
 from collections.abc import Callable
-from typing import Any
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from mcp_baton import (
     Argument,
@@ -125,7 +128,15 @@ def test_a_condition_that_cannot_be_evaluated_pauses(when: Callable[[Any], objec
     assert run.steps == {"fetch_order": "completed", "send_mail": "pending"}
 
 
-def check_error(*steps: Step, arguments: tuple[Argument, ...] = (Argument("text"), Argument("total", type=int))) -> str:
+ARGUMENTS = (
+    Argument("text"),
+    Argument("total", type=int),
+    Argument("day", type=Annotated[date, Field(ge=date(2026, 1, 1))]),
+    Argument("price", type=Decimal),
+)
+
+
+def check_error(*steps: Step, arguments: tuple[Argument, ...] = ARGUMENTS) -> str:
     server = shop()
     server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=steps))
     with pytest.raises(WorkflowError) as error_info, connect(server):
@@ -151,6 +162,8 @@ def mail(**options: Any) -> Step:
         ((mail(when=prompt_arg("other") == "x"),), "prompt_arg('other') names no argument of the workflow"),
         ((mail(when=step_output("later") == 1), FIRST), "unknown binding"),
         ((mail(when=prompt_arg("text") > 3),), "compare two numbers or two texts"),
+        ((mail(when=prompt_arg("day") == 2026),), "day (null or string) with 2026 (number), which are never equal"),
+        ((mail(when=prompt_arg("price") > "9"),), 'price (decimal or null) with "9" (string); compare two numbers'),
         (
             (
                 ToolStep("pct", tool="discount", arguments={"total": constant(1)}),

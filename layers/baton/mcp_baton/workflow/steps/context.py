@@ -58,7 +58,7 @@ class StepContext(Struct, frozen=True):
                 kinds = {_JSON_TYPES[type(value)]} if type(value) in _JSON_TYPES else None
             case PromptArg(name):
                 argument = next((candidate for candidate in self.workflow.arguments if candidate.name == name), None)
-                kinds = {_JSON_TYPES[argument.type]} if argument and argument.type in _JSON_TYPES else None
+                kinds = _kinds_of_argument(argument.type) if argument else None
                 if kinds and argument and not argument.required and argument.default is None:
                     kinds.add("null")
             case StepOutput(binding, path) if (step := self.earlier_steps.get(binding)) and step.tool in self.tools:
@@ -82,6 +82,23 @@ class StepContext(Struct, frozen=True):
             return {"type": "null"}
         schema = self.output(self.tools[step.tool]) if step.tool in self.tools else None
         return schema if schema is None else step.output_schema(schema)
+
+
+_TEXT_MODULES: Final = frozenset({"datetime", "ipaddress", "pathlib", "uuid"})
+"""Modules whose types are texts in JSON."""
+
+
+def _kinds_of_argument(kind: Any) -> set[str] | None:
+    """The JSON types of the converted values of a simple type; `None` if they are not known."""
+    if hasattr(kind, "__metadata__"):
+        kind = kind.__origin__
+    if not isinstance(kind, type):
+        return None
+    if kind.__module__ == "decimal":
+        return {"decimal"}  # a text that cannot be compared: "9" is greater than "100"
+    if kind.__module__.partition(".")[0] in _TEXT_MODULES:
+        return {"string"}
+    return {_JSON_TYPES[kind]} if kind in _JSON_TYPES else None
 
 
 def width_fault(value: object) -> str | None:
