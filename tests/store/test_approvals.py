@@ -69,7 +69,13 @@ def ask_and_approve(store: Store, call: ApprovalRecord) -> ApprovalRecord:
     return store.approvals.decide(ask(store, call), decision(call))
 
 
-def test_a_requested_approval_is_read_back_unchanged(store: Store, call: ApprovalRecord) -> None:
+@pytest.mark.parametrize(
+    "changes", [{}, {"task_id": None, "owner": "lone \ud800 half"}, {"task_id": None, "owner": '"'}]
+)
+def test_a_requested_approval_is_read_back_unchanged(
+    store: Store, call: ApprovalRecord, changes: dict[str, Any]
+) -> None:
+    call = replace(call, **changes)
     record, is_new = store.approvals.ask(call, 0)
 
     assert is_new

@@ -153,5 +153,5 @@ def _entries(item: Item) -> dict[str, tuple[int, int]]:
 
 
 def _key(record: ApprovalRecord) -> Item:
-    digest = text_digest(record.task_id or f"owner {record.owner}")
+    digest = text_digest(record.task_id or f"owner {to_text(record.owner)}")
     return primary_key(WAITING_PREFIX + digest[:16], WAITING_SORT_KEY)
