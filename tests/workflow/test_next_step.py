@@ -265,3 +265,21 @@ def test_an_interrupted_task_suggests_that_the_server_continues_and_not_what_an_
     shown: Any = client.call_tool("refund", {"task_id": run.task_id, "task_action": "show"}).structured
     resume = [{"tool": "refund", "arguments": {"task_id": run.task_id}}]
     assert (read["_meta"]["mcp-baton/next"], shown["next"]) == (resume, resume)
+
+
+def test_the_call_after_an_approval_repeats_no_default_of_an_argument_that_was_left_empty(baton: Connect) -> None:
+    server = Server("shop")
+
+    @server.tool(approval=Approval("refunds"))
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        return f"paid {amount}"
+
+    @server.workflow
+    def refund(amount: int = 30) -> None:
+        """Refund an order."""
+        step(pay)(amount=amount)
+
+    run = baton(server).call_workflow("refund", {"amount": ""})
+    assert run.structured is not None
+    assert run.structured["next"] == [{"tool": "refund", "arguments": {"task_id": run.task_id}}]

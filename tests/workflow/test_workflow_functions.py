@@ -3,6 +3,7 @@
 import linecache
 import random
 import re
+import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -299,6 +300,10 @@ def random_title_of_the_deployment(title: str) -> None:
     step(find_book)(title=random.choice(["Emma", title]))  # here
 
 
+def token_of_the_deployment(title: str) -> None:
+    step(find_book)(title=secrets.choice([title, secrets.token_hex()]))  # here
+
+
 def sleep_at_the_deployment(title: str) -> None:
     step(find_book)(title=title)
     sleep(0)  # here
@@ -416,6 +421,7 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (question_with_the_argument_of_the_other_workflow, "rename 'title', or pass it to the tool"),
     (time_of_the_deployment, "do it in a tool"),
     (random_title_of_the_deployment, "do it in a tool"),
+    (token_of_the_deployment, "do it in a tool"),
     (sleep_at_the_deployment, "write sleep_until('…', timedelta(…))"),
     (reference_in_a_dataclass, "give the tool a parameter for it"),
     (copy_of_a_dataclass, "do it in a tool"),
@@ -459,6 +465,24 @@ def test_a_mistake_names_the_workflow_its_file_its_line_and_a_remedy(function: C
     assert message.startswith(f"workflow {function.__name__!r}: {__file__}:{marked_line}")
     assert remedy in message
     assert function.__name__ not in server.workflows
+
+
+def test_a_workflow_function_may_use_what_is_equal_in_each_run() -> None:
+    server = library()
+
+    def shelf_name() -> str:
+        return "A"
+
+    shelf_name.__module__ = "secrets"  # as of a module of the author
+
+    @server.workflow
+    def find(title: str) -> None:
+        generator = random.Random(7)
+        generator.random()
+        step(find_book)(title=generator.choice(["Emma", "Emma"]))
+        step(lend)(shelf=shelf_name())
+
+    assert [step.name for step in server.workflows["find"].steps] == ["find_book", "lend"]
 
 
 class Shelf:

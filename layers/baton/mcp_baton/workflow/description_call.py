@@ -102,9 +102,8 @@ def enclosing_block() -> str | None:
 
 
 def shadowed_name(text: str, filled: Collection[str]) -> str | None:
-    """A `{name}` in a text, not filled by the step itself, that is a parameter of the function which contains the text.
-    The parameter has another value than the workflow's argument of this name: the function is a helper, or a workflow
-    that another one calls."""
+    """A `{name}` in a text that the step does not fill, and that is a parameter of the function with the text. The
+    parameter is not the workflow's argument of this name, for example because the function is a helper."""
     names = placeholders(text).difference(filled)
     frame: FrameType | None = sys._getframe(1) if names else None  # noqa: SLF001 - the documented way to the caller's frame
     while frame is not None and frame.f_code is not describe.__code__:
@@ -190,13 +189,13 @@ def _monitored(workflow: str, function: Any, tools: Mapping[str, Any], steps: Se
     codes = list(_codes_of_the_author(function))
     tests = {code: offsets for code in codes if _may_test(code) and (offsets := _tests_by_offset(code))}
 
-    def reject_call(_code: CodeType, _offset: int, called: object, *_: object) -> None:
+    def reject_call(_code: CodeType, _offset: int, called: object, first: object) -> None:
         # The start of a coroutine function cannot be monitored: its call only makes a coroutine.
         code = _code_of(called) if isinstance(called, FunctionType | MethodType) else None
         caller = sys._getframe(1)  # noqa: SLF001 - the frame that makes the call
         if code in names:
             _reject_direct_call(workflow, names[code], caller)
-        elif (name := _once(called)) is not None:
+        elif (name := _once(called, first)) is not None:
             cause = f"{_line(caller)} calls {name}, which runs once, now, and not when the workflow runs"
             _reject(workflow, f"{cause}; {_INSTEAD.get(name, IN_A_TOOL)}")
 
@@ -262,8 +261,9 @@ def _line(frame: FrameType) -> str:
 _ONCE: Final = frozenset(
     {
         *("time.sleep", "time.time", "time.time_ns", "asyncio.sleep"),
-        *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
+        *("datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today"),
         *("uuid.uuid1", "uuid.uuid4", "posix.urandom"),
+        *("secrets.token_bytes", "secrets.token_hex", "secrets.token_urlsafe", "secrets.randbelow"),
     }
 )
 """Functions whose results are new for each run, which a workflow function would keep for all runs."""
@@ -271,15 +271,20 @@ _ONCE: Final = frozenset(
 _INSTEAD: Final = dict.fromkeys(("time.sleep", "asyncio.sleep"), "write sleep_until('…', timedelta(…))")
 
 
-def _once(called: object) -> str | None:
-    """The name of a function of `_ONCE`, of `random` or of `secrets`; `None` for another one."""
-    owner: Any = getattr(called, "__self__", None)
+def _once(called: object, first: object) -> str | None:
+    """The name of a function of `_ONCE`, or of one of `random`; `None` for another one, also of a generator with a seed.
+
+    Args:
+        first: The first argument. Python passes a method's object as such.
+    """
+    owner, name = getattr(called, "__self__", first), str(getattr(called, "__qualname__", ""))
+    shared_generator = getattr(getattr(sys.modules.get("random"), "random", None), "__self__", _ONCE)
+    is_random = owner is shared_generator or type(owner).__name__ == "SystemRandom"
+    if is_random and name.startswith(("Random.", "SystemRandom.")):
+        return f"random.{name.partition('.')[2]}"
     module = getattr(called, "__module__", None) or getattr(owner, "__module__", "")
-    if module == "random" or getattr(type(owner), "__module__", "") == "random":
-        return f"random.{getattr(called, '__name__', '…')}"
-    qualified = getattr(called, "__qualname__", "")
-    name = qualified if module == "datetime" else f"{str(module).partition('.')[0]}.{qualified}"
-    return name if name in _ONCE or module == "secrets" else None
+    name = f"{str(module).partition('.')[0]}.{name}"
+    return name if name in _ONCE else None
 
 
 def _may_test(code: CodeType) -> bool:

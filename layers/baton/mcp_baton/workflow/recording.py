@@ -41,7 +41,7 @@ class Recording:
             raise self.error(f"{cause} runs; pass the reference to the tool as an argument of its own")
         for name in (shadowed_name(text, step.template_bindings) for text in texts):
             if name is not None:
-                cause = f"{{{name}}} in a text is an argument of the workflow, and {name!r} has another value here"
+                cause = f"{{{name}}} in a text means an argument of the workflow, and not the {name!r} of this function"
                 raise self.error(f"{cause}; rename {name!r}, or pass it to the tool as an argument of its own")
         if any(other.name == step.name for other in self.steps):
             raise self.error(f"a second step is named {step.name!r}; give it another name: name='{step.name}_2'")

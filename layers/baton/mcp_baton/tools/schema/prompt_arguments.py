@@ -42,7 +42,7 @@ def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> 
     for name in arguments.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
         raise ArgumentRefused(f"unknown argument {name!r}; this prompt takes {known}")
-    arguments = {name: value for name, value in arguments.items() if not _is_left_out(by_name[name], value)}
+    arguments = with_defaults(declarations, arguments)
     missing = [argument.name for argument in declarations if argument.required and argument.name not in arguments]
     if missing:
         names = " and ".join(map(repr, missing))
@@ -50,7 +50,6 @@ def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> 
         raise ArgumentRefused(
             f"the argument{'s' * (len(missing) > 1)} {names} {'are' if missing[1:] else 'is'} required", secrets
         )
-    arguments = with_defaults(declarations, arguments)
     values = {name: _convert(by_name[name], value) for name, value in arguments.items()}
     for name, value in values.items():
         problem = oversized_secret(arguments[name], value) if by_name[name].secret else None
@@ -71,9 +70,12 @@ def _is_left_out(argument: Argument, value: Json) -> bool:
 
 
 def with_defaults(declarations: Sequence[Argument], arguments: JsonObject) -> dict[str, Json]:
-    """Return the arguments as they were sent, by the names of their declarations, with the defaults of the others."""
+    """Return the arguments as they were sent, by the names of their declarations, and the defaults of those that were
+    left out."""
+    by_name = {argument.name: argument for argument in declarations}
+    sent = named(declarations, arguments).items()
     defaults = {argument.name: _default(argument) for argument in declarations if argument.default is not None}
-    return {**defaults, **named(declarations, arguments)}
+    return defaults | {name: value for name, value in sent if not _is_left_out(by_name[name], value)}
 
 
 def _default(argument: Argument) -> Json:
