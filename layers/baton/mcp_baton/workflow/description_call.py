@@ -272,7 +272,7 @@ _INSTEAD: Final = dict.fromkeys(("time.sleep", "asyncio.sleep"), "write sleep_un
 
 
 def _once(called: object, first: object) -> str | None:
-    """The name of a function of `_ONCE`, or of one of `random`; `None` for another one, also of a generator with a seed.
+    """The name of a function of `_ONCE`, or of one of `random`; `None` for others, also of a seeded generator.
 
     Args:
         first: The first argument. Python passes a method's object as such.
