@@ -69,9 +69,7 @@ def ask_and_approve(store: Store, call: ApprovalRecord) -> ApprovalRecord:
     return store.approvals.decide(ask(store, call), decision(call))
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"task_id": None, "owner": "lone \ud800 half"}, {"task_id": None, "owner": '"'}]
-)
+@pytest.mark.parametrize("changes", [{}, {"task_id": None, "owner": "lone \ud800 half"}])
 def test_a_requested_approval_is_read_back_unchanged(
     store: Store, call: ApprovalRecord, changes: dict[str, Any]
 ) -> None:
