@@ -1,5 +1,6 @@
 """`baton check --live`: which stored tasks would continue with the new code (docs/commands.md, Check stored tasks)."""
 
+import json
 import os
 import re
 import sys
@@ -95,6 +96,9 @@ def test_an_interrupted_check_prints_the_verdicts_so_far(shop: Shop, baton: Bato
     code, output, _ = baton("check", shop.version(), "--live")
     assert code == 4
     assert 0 < int(re.findall(r"(\d+) tasks so far: 0 continue", output)[0]) < 12
+    shop.requests.limits["Scan"] = 0
+    document = json.loads(baton("check", shop.version(), "--live", "--json")[1])
+    assert (document["live"]["whole"], document["error"]["message"][:16]) == (False, "DynamoDB refused")
 
 
 def test_the_scan_keeps_to_the_rate(shop: Shop, baton: Baton, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,3 +193,7 @@ def test_without_a_region_the_message_names_the_variable(
     with patch("boto3.DEFAULT_SESSION", None):
         assert main(["redrive", "--queue", queue.url, "--function", WORKER]) == 2
     assert "Set AWS_REGION" in capsys.readouterr().err
+    monkeypatch.setenv("AWS_PROFILE", "gone")
+    with patch("boto3.DEFAULT_SESSION", None):
+        assert main(["redrive", "--queue", queue.url, "--function", WORKER]) == 2
+    assert capsys.readouterr().err == "baton: The config profile (gone) could not be found\n"

@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from mcp_baton.cli import options
-from mcp_baton.cli.remote.errors import print_error
+from mcp_baton.cli.remote.errors import message_of, print_error
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.clean_text import CleanConsole, echo, print_json
 
@@ -46,7 +46,7 @@ def check(
         result, verdicts = check_target(target, os.environ), None
     except BatonError as error:
         return print_error(error, as_json=as_json)
-    code = EXIT_REFUSED if result.errors or (strict and result.warnings) else 0
+    code, failure = EXIT_REFUSED if result.errors or (strict and result.warnings) else 0, dict[str, Any]()
     try:
         if table is not None and result.server is not None and not result.refused:
             from mcp_baton.cli.remote.table import table_store
@@ -58,10 +58,10 @@ def check(
                 verdicts.read(store, read_units)
             code = EXIT_REFUSED if verdicts.problems else code
     except BatonError as error:
-        code = print_error(error, as_json=False)
+        code, failure = print_error(error, as_json=False), {"error": {"message": message_of(error)}}
     finally:
         if as_json:
-            print_json(_to_json(target, result) | ({"live": verdicts.to_json()} if verdicts else {}))
+            print_json(_to_json(target, result) | ({"live": verdicts.to_json()} if verdicts else {}) | failure)
         else:
             _print(target, result)
             if verdicts:

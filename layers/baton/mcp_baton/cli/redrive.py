@@ -44,14 +44,15 @@ def redrive(
     Events that the worker accepts are deleted from the queue.
     """
     import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 
     log_to_stderr()
     try:
         region = environment_region()
         sqs, aws_lambda = boto3.client("sqs", region_name=region), boto3.client("lambda", region_name=region)
     except BotoCoreError as error:
-        raise BatonError(f"{error} Set AWS_REGION, or AWS_PROFILE to a profile that has a region.") from error
+        remedy = " Set AWS_REGION, or AWS_PROFILE to a profile that has a region."
+        raise BatonError(f"{error}{remedy if isinstance(error, NoRegionError) else ''}") from error
     check_region(sqs.meta.region_name)
     return Redrive(queue, function, dry_run, sqs, aws_lambda, (BotoCoreError, ClientError)).run()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError, NoRegionError
 from botocore.exceptions import ConnectionError as AwsConnectionError
 from msgspec import structs
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -86,7 +86,8 @@ def table_store(name: str, url: str | None) -> "Iterator[DynamoDBStore]":
             place = f"at {url}" if url else f"in the region {client.meta.region_name}"
             raise Unreachable(f"DynamoDB {place} cannot be reached: {error}. {REACH}") from error
         except (BotoCoreError, ValueError) as error:
-            raise Unreachable(f"DynamoDB cannot be reached: {error} {SET_REGION}") from error
+            remedy = f" {SET_REGION}" if isinstance(error, NoRegionError) else ""
+            raise Unreachable(f"DynamoDB cannot be reached: {error}{remedy}") from error
         return client
 
     # The environment has the deployment's limits, as for its function.
