@@ -98,7 +98,7 @@ def test_an_interrupted_check_prints_the_verdicts_so_far(shop: Shop, baton: Bato
     assert 0 < int(re.findall(r"(\d+) tasks so far: 0 continue", output)[0]) < 12
     shop.requests.limits["Scan"] = 0
     document = json.loads(baton("check", shop.version(), "--live", "--json")[1])
-    assert (document["live"]["whole"], document["error"]["message"][:16]) == (False, "DynamoDB refused")
+    assert (document["live"]["whole"], document["error"]["message"][:16]) == (False, "DynamoDB rejects")
 
 
 def test_the_scan_keeps_to_the_rate(shop: Shop, baton: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
