@@ -17,6 +17,7 @@ def shop() -> Server:
     def refund(amount: float) -> str:
         return f"refunded {amount}"
 
+    server.add_tool(refund, name="refund_later", approval=Approval("refunds"), task="required")
     return server
 
 
@@ -38,6 +39,11 @@ def test_a_person_of_the_group_approves_a_call(client: Client) -> None:
     assert (decision["state"], decision["decidedBy"], decision["reason"]) == ("approved", "kim", "ok")
     assert client.call_tool("refund", {"amount": 5}).value == "refunded 5.0"
     assert (kim.approvals(), [approved["usedBy"][:5] for approved in kim.approvals("approved")]) == ([], ["call:"])
+
+
+def test_a_wait_for_an_approval_that_nobody_gives_says_so(client: Client) -> None:
+    with pytest.raises(AssertionError, match=r"it has expired; before, it was .*waits for an approval of refunds"):
+        client.start_task("refund_later", {"amount": 5}).wait()
 
 
 def test_the_reason_of_a_denial_is_in_the_reply(client: Client) -> None:

@@ -230,10 +230,15 @@ class StartedTask:
         """Poll until the task ends. The clock advances by its poll interval, workers process events that are due, and
         questions get the answers of `Client.answers`. Raises `Unanswered` if a question has no answer, `Killed` if a
         worker was killed, as the test requested, and `AssertionError` if the task does not end."""
-        rounds = 0
+        rounds, state = 0, None
         for _ in range(MAX_POLLS):
             self.client.stage.worker.run_due()
-            state = self.poll()
+            try:
+                state = self.poll()
+            except JsonRpcError as error:
+                if state is None:
+                    raise
+                raise AssertionError(f"the task does not end: it has expired; before, it was {state!r}") from error
             if state.over:
                 return state
             if state.status == "input_required":
