@@ -426,6 +426,38 @@ DECORATORS = (
         ("'refund_ordr'",),
         "did you mean 'refund_order'?",
     ),
+    *(
+        Mistake(
+            f"a wrong value of {option.partition('=')[0]}",
+            f'@server.{decorator}{option})  # here\ndef manual() -> str:\n    """The manual."""\n    return ""\n',
+            ("manual", f"{said or option} is not possible"),
+            remedy,
+        )
+        for decorator, option, said, remedy in (
+            ("tool(", "title=5", "", "give a text"),
+            ("prompt(", "description=5", "", "give a text"),
+            ("resource('manual://a', ", "mime_type=5", "", "give a text"),
+            ("tool(", "icons=['a']", "", "{'src': "),
+            ("tool(", "meta={'a': 1j}", "", "give a dict that is JSON"),
+            ("tool(", "annotations={'readOnlyHint': 'yes'}", "readOnlyHint='yes'", "give True or False"),
+            ("tool(", "input_schema={'type': 'string'}", "", "a JSON Schema such as"),
+        )
+    ),
+    *(
+        Mistake(
+            f"a workflow with {option}",
+            function(header=f'@server.workflow({option})  # here\ndef refund_order(order_id: Annotated[str, "Which"])'),
+            ("workflow 'refund_order'", f"{option} is not possible"),
+            remedy,
+        )
+        for option, remedy in (("title=5", "give a text"), ("durable='no'", "give True or False"))
+    ),
+    Mistake(
+        "a URI that is a result",
+        function("fetch('page', order.email)  # here"),
+        ("step 'page'", "'email'", "is no URI"),
+        "write a text such as",
+    ),
     Mistake(
         "a completion without the text so far",
         COMPLETION.replace("(text: str)", "()") % ("refund_order", "order_id"),

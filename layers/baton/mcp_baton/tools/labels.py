@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.http import GROUPS_CLAIM, SCOPE_CLAIMS
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import ENGINE_PREFIX
 from mcp_baton.tasks.variables import MCP_PREFIX
 
@@ -65,6 +65,37 @@ class AllLabels(PromptLabels, total=False):
     `priority`, `lastModified`."""
 
 
+def check_text(name: str, value: object, subject: str = "") -> None:
+    """Check an option that clients show: many clients reject a whole list with another value in it."""
+    if not isinstance(value, str):
+        raise RegistrationError(f"{subject}{name}={value!r} is not possible; give a text")
+
+
+def check_icons(icons: Any, subject: str = "") -> None:
+    is_list = isinstance(icons, Sequence) and not isinstance(icons, str)
+    if not is_list or not all(isinstance(icon, Mapping) and isinstance(icon.get("src"), str) for icon in icons):
+        remedy = "give a list such as [{'src': 'https://example.com/icon.png'}]"
+        raise RegistrationError(f"{subject}icons={icons!r} is not possible; {remedy}")
+
+
+def _check_labels(labels: Labels, subject: str) -> None:
+    for name in ("title", "description"):
+        if (text := getattr(labels, name)) is not None:
+            check_text(name, text, f"{subject}: ")
+    check_icons(labels.icons, f"{subject}: ")
+    for name in ("annotations", "meta"):
+        members: object = getattr(labels, name)
+        try:
+            is_json = members is None or (isinstance(members, Mapping) and bool(dumps(members)))
+        except (TypeError, ValueError):
+            is_json = False
+        if not is_json:
+            raise RegistrationError(f"{subject}: {name}={members!r} is not possible; give a dict that is JSON")
+    for hint, value in (labels.annotations or {}).items():
+        if hint.endswith("Hint") and not isinstance(value, bool):
+            raise RegistrationError(f"{subject}: {hint}={value!r} is not possible; give True or False")
+
+
 TOOL_OPTIONS: Final = (
     *("name", "requires", "input_schema", "sets", "only_in", "approval", "task", "idempotent", "task_start"),
 )
@@ -73,13 +104,15 @@ TOOL_OPTIONS: Final = (
 
 def labels_of(options: Mapping[str, Any], subject: str, others: Iterable[str] = ()) -> Labels:
     try:
-        return Labels(**options)
+        labels = Labels(**options)
     except TypeError:
         from mcp_baton.hints import did_you_mean
 
         known = [*Labels.__match_args__, *others]
         unknown = next(name for name in options if name not in Labels.__match_args__)
         raise RegistrationError(f"{subject}: it has no option {unknown!r}{did_you_mean(unknown, known)}") from None
+    _check_labels(labels, subject)
+    return labels
 
 
 def name_of(function: object) -> str:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, dumps, to_json
 from mcp_baton.tools.content import ResourceContent
-from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.labels import Labels, check_text
 from mcp_baton.tools.outcomes import Failed, Mismatch, ResourceUnavailable
 from mcp_baton.tools.schema.schema import InputSchema
 from mcp_baton.tools.schema.signature import signature_of_tool
@@ -154,6 +154,8 @@ class Resource:
         mime_type: str | None,
         requires: frozenset[str] = frozenset(),
     ) -> None:
+        for option, text in (("name", name), ("mime_type", mime_type or "")):
+            check_text(option, text, f"resource {uri!r}: ")
         self.uri = uri
         self.requires = requires
         self.function = function

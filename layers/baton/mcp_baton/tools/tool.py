@@ -114,6 +114,11 @@ class Tool:
         self.only_in = only_in
         self.approval = approval
         self.labels = labels.for_function(function)
+        if input_schema is not None and not (
+            isinstance(input_schema, Mapping) and input_schema.get("type") in ("object", None)
+        ):
+            remedy = "give a JSON Schema such as {'type': 'object', 'properties': {…}}"
+            raise RegistrationError(f"tool {name!r}: input_schema={input_schema!r} is not possible; {remedy}")
         self._input_schema = input_schema
         self.signature: Signature = signature_of_tool(function, f"tool {name!r}")
         for parameter in self.signature.names:

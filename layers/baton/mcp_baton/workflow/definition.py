@@ -29,6 +29,13 @@ TASK_RESULT: Final = "task_result"
 """The argument of a workflow's tool that has the result with which `task_action` completes a task."""
 
 
+_OPTION_TYPES: Final = {
+    **dict.fromkeys(("name", "description", "title"), str),
+    **dict.fromkeys(("durable", "tool", "ask", "background"), bool),
+}
+"""The types of options that clients see, or whose truth would hide a mistake such as `durable="no"`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workflow:
     """An ordered list of steps, published as an MCP prompt of the same name.
@@ -69,11 +76,18 @@ class Workflow:
     faults: Sequence[str] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        faults = list(self.faults)
+        faults = list(dict.fromkeys((*self.faults, *self._wrong_types())))  # a copy has them already
         arguments = _members("arguments", self.arguments, Argument, faults)
         steps = _members("steps", self.steps, Step, faults)
         vars(self).update(arguments=arguments, steps=steps, faults=tuple(faults))
         note_definition(self)
+
+    def _wrong_types(self) -> Iterator[str]:
+        for option, kind in _OPTION_TYPES.items():
+            value = getattr(self, option)
+            if not isinstance(value, kind) and not (option == "title" and value is None):
+                remedy = "a text" if kind is str else "True or False"
+                yield f"{option}={value_text(value)} is not possible; give {remedy}"
 
     @property
     def has_workflow_tool(self) -> bool:

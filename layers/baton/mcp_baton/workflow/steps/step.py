@@ -111,6 +111,10 @@ class Step:
         if isinstance(resources, str):
             causes.append(f"resources is a list of URIs; write resources=[{resources!r}]")
             resources = ()
+        elif wrong := [resource for resource in resources if not isinstance(resource, str)]:
+            remedy = "write a text such as 'docs://{topic}', and give the value of the name in its braces"
+            causes.append(f"{value_text(wrong[0])} is no URI; {remedy}")
+            resources = ()
         try:
             condition = None if when is None else condition_of(when)
         except TypeError as error:
