@@ -105,7 +105,7 @@ def test_each_function_may_use_the_key_only_through_the_services_that_store_its_
     [
         ("ReservedConcurrency", ["none", "", "0", "25"], ["-1", "1.5", "many", "123456"]),
         ("WorkerConcurrency", ["", "0", "25"], ["-1", "1.5", "many", "123456"]),
-        ("WorkerMemorySize", ["", "128", "10240"], ["64", "1 GB", "0512", "123456"]),
+        ("WorkerMemorySize", ["", "128", "10240"], ["64", "127", "1 GB", "0512", "10241", "99999"]),
         ("WebAclArn", ["", ACL], ["floods", ACL.replace("regional", "global")]),
         ("KmsKeyArn", ["", KEY], ["1a2b3c4d", KEY.replace("key/", "alias/")]),
         (
