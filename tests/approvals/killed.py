@@ -16,7 +16,7 @@ from mcp_baton.local.dynamodb import http_client
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.attributes import decode
 from tests.fakes import FunctionContext
-from tests.memory_dynamodb import MemoryDynamoDB, memory_client
+from tests.memory_dynamodb import MemoryDynamoDB
 from tests.support.approvals import approvals_of, approver, decide
 from tests.support.background import Time, container
 from tests.support.client import Client, JsonDict, Table
@@ -74,23 +74,25 @@ class Payments:
         return server
 
 
-def warm_up(folder: Path) -> None:
+def warm_up(folder: Path, client: Any) -> None:
     """Import and initialize everything that the forks need, so that they start fast."""
     memory = MemoryDynamoDB()
     memory.create("tasks")
-    table = Table(memory_client(memory), "tasks")
+    client.meta.events.register("before-send.dynamodb", memory.answer)
+    table = Table(client, "tasks")
     handler = container(Payments(folder, table).server(), table, SETTINGS, Time())
     run = Client(handler).get_prompt("payments")
     [approval] = approvals_of(approver(Client(handler)))
     decide(approver(Client(handler)), approval, "deny")
     Client(handler).get_prompt("payments", task=run.task_id)
+    client.meta.events.unregister("before-send.dynamodb", memory.answer)
 
 
 def main(url: str, folder: Path) -> None:
     client = http_client(url)
     payments = Payments(folder, Table(client, "tasks"))
     server = payments.server()
-    warm_up(folder)
+    warm_up(folder, client)
 
     def answer(event: JsonDict, time: Time) -> object:
         return container(server, payments.table, SETTINGS, time)(event, FunctionContext(lambda: 60_000))

@@ -1,6 +1,7 @@
 """Processes that answer one event each and can be killed at a chosen point. Each test supplies the module that they
 run."""
 
+import gc
 import json
 import os
 import signal
@@ -92,6 +93,8 @@ def answer_in_forks(
     client: "DynamoDBClient", folder: Path, killer: Killer, answer: Callable[[JsonDict, Time], object]
 ) -> None:
     """Answer each event on standard input in a fork. This process has one thread."""
+    # Without collections, the forks share the memory of this process.
+    gc.disable()
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()
