@@ -53,9 +53,9 @@ def test_other_mocks_and_clients_are_not_affected(client: "DynamoDBClient") -> N
     with mock_aws():
         mocked_client = boto3.client("dynamodb", "us-east-1")
         assert mocked_client.list_tables()["TableNames"] == []
-        create_table(mocked_client, "others")
-        assert client.list_tables()["TableNames"] == ["tasks"]
-    assert client.list_tables()["TableNames"] == ["tasks"]
+        create_table(mocked_client, "tasks")
+        client.put_item(TableName="tasks", Item={"pk": {"S": "ours"}, "sk": {"S": "ours"}})
+        assert [each.scan(TableName="tasks")["Count"] for each in (client, mocked_client)] == [1, 0]
 
 
 def test_a_table_is_created_once_on_demand_with_a_ttl(client: "DynamoDBClient") -> None:

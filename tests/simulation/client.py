@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
@@ -65,10 +65,8 @@ class PlainClient:
 
     def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
         """Return a method of botocore's client. `put_item` sends a `PutItem`."""
-        return partial(self._call, _operation(method))
-
-    def _call(self, operation: str, **request: Any) -> dict[str, Any]:
-        return self._send(operation, request)
+        operation = _operation(method)
+        return lambda **request: self._send(operation, request)
 
     def _send(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         return self.database.request(operation, request)

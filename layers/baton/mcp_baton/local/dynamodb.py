@@ -58,8 +58,10 @@ def _session() -> "Session":
     import botocore.session
 
     # A missing profile or an unreadable configuration file must not matter here.
+    # Without the handlers of all services and of `moto.mock_aws`, which would repeat each request in a table of moto.
     session = botocore.session.Session(
-        {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
+        {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)},
+        include_builtin_handlers=False,
     )
     return boto3.Session(botocore_session=session)
 
