@@ -125,10 +125,12 @@ def test_a_call_while_the_first_one_runs_says_so_and_how_to_ask_again(client: Cl
         ({"share": 1}, True),
         ({"share": "1.0"}, True),
         ({"loud": "true"}, True),
+        ({"fees": {"b": 2, "a": 1.0}}, True),
         ({"answers": {"reason": None}}, True),
         ({"answers": {"reason": "", "count": None}}, True),
         ({"amount": 3}, False),
         ({"loud": False}, False),
+        ({"fees": {"a": 1, "b": 3}}, False),
         ({"answers": {"count": 1}}, False),
     ],
 )
@@ -136,9 +138,9 @@ def test_calls_are_equal_if_their_tools_receive_the_same(arguments: dict[str, An
     server = Server("shop")
 
     @server.tool
-    def charge(amount: int, share: float, loud: bool) -> str:
+    def charge(amount: int, share: float, loud: bool, fees: dict[str, float]) -> str:
         """Charge a card."""
-        return f"{amount} {share} {loud}"
+        return f"{amount} {share} {loud} {fees}"
 
     @server.tool
     def note(reason: str, count: int) -> str:
@@ -146,15 +148,18 @@ def test_calls_are_equal_if_their_tools_receive_the_same(arguments: dict[str, An
         return reason * count
 
     @server.workflow
-    def fulfil(amount: int = 2, share: float = 1.0, loud: Annotated[bool, "Ring"] = True) -> None:
+    def fulfil(
+        fees: dict[str, float], amount: int = 2, share: float = 1.0, loud: Annotated[bool, "Ring"] = True
+    ) -> None:
         """Fulfil an order."""
-        step(charge)(amount=amount, share=share, loud=loud)
+        step(charge)(amount=amount, share=share, loud=loud, fees=fees)
         step(note)(reason=ask_model("reason", "Why?"), count=ask_model("count", "How often?", returns=int))
 
     with connect(server) as client:
         slow(client)
-        call(client)
-        assert is_repeat(call(client, **arguments)) is are_equal
+        fees = {"a": 1, "b": 2}
+        call(client, fees=fees)
+        assert is_repeat(call(client, **{"fees": fees, **arguments})) is are_equal
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.http import START_EVENT as START
 from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, dumps, is_deeper_than
 from mcp_baton.tasks.ids import text_digest
+from mcp_baton.tasks.keys import digest_of
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.store import Start, TaskStore
 from mcp_baton.telemetry import EVENTS_STARTED
@@ -84,7 +85,7 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
     except InvalidToolArguments as error:
         raise EventError(f"`{START}.arguments`: {error}") from error
     key = text_digest(dumps(["event", request.owner, request.workflow, request.id]))
-    call = text_digest(dumps(tool.canonical(arguments), sort_keys=True))
+    call = digest_of(tool.canonical(arguments))
     start = Start(store.new_task_id(), store.now_ms(), lease_end(store, exchange.remaining_ms), call)
     earlier = None
     while (found := store.starts.begin(request.owner, key, start, earlier, REPEATS_KNOWN_MS)) is not None:

@@ -11,9 +11,10 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import BatonError, StoreBusy, StoreError, StoreUnavailable, TaskNotFound
-from mcp_baton.protocol.json import JsonObject, dumps, dumps_spaced
+from mcp_baton.protocol.json import JsonObject, dumps_spaced
 from mcp_baton.protocol.state import KeyUnavailable
 from mcp_baton.tasks.ids import text_digest
+from mcp_baton.tasks.keys import canonical_text
 from mcp_baton.tasks.record import TaskRecord, TaskStatus, epoch_ms, pauses_of
 from mcp_baton.tasks.store import Start, TaskStore
 from mcp_baton.telemetry import REPEATED_CALLS
@@ -245,13 +246,13 @@ def _digest(request: Request, tool: WorkflowTool, arguments: JsonObject, *, as_t
     workflow, seal = tool.workflow, request.services.seal
     sent = tool.canonical(arguments)
     secrets = {name: sent.pop(name) for name in workflow.secrets if name in sent}
-    call = dumps([request.owner, workflow.name, sent, as_task], sort_keys=True)
+    call = canonical_text([request.owner, workflow.name, sent, as_task])
     if not workflow.secrets:
         return text_digest(call)
     if seal.is_temporary:
         return None
     try:
-        return seal.digest(dumps([call, secrets], sort_keys=True))
+        return seal.digest(canonical_text([call, secrets]))
     except KeyUnavailable:
         logger.warning("workflow %s: repeated calls are not found, because the state key cannot be read", workflow.name)
         return None
