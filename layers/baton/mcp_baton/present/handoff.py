@@ -333,6 +333,9 @@ def open_repeats_before(run: EndedRun, known: KnownValues) -> list[Repeat]:
 
 
 def how_to_continue(over: Over, known: KnownValues, handle: Handle | None) -> list[str]:
-    """How to continue after another request has completed or taken over the task."""
-    cannot_continue = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
-    return [] if handle is None or cannot_continue else [resume_text(handle, known, begin="")]
+    """How to continue after another run has taken over the task; if it is completed, how to read it."""
+    if handle is None or (isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED):
+        return []
+    if isinstance(over, TaskOver):
+        return [f"Call {handle.workflow.name} with {dumps_spaced({TASK_ID: handle.task_id})} to see its result."]
+    return [resume_text(handle, known, begin="")]
