@@ -221,6 +221,7 @@ def test_a_callback_after_the_timeout_is_refused_and_the_step_fails(shop: Shop, 
     run = client.resume(task)
     assert run.pause is not None
     assert run.pause.error == "timed out: no callback within 2 hours"
+    assert 'no callback within 2 hours". It cannot be repeated.' in run.text
     with pytest.raises(BatonError, match="HTTP 410"):
         client.send_callback(task, "build", GREEN)
     second_resume = client.resume(task)

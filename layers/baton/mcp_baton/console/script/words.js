@@ -74,6 +74,7 @@ function why(pause) {
 }
 
 function afterFailure(pause) {
+	if (!pause.suggestedTool && !pause.resource) return "It cannot be repeated. Cancel the task, or complete it if the work is done elsewhere.";
 	if (pause.retryable) return "The same call may succeed if it is repeated.";
 	if (pause.errorId) return `Only the server's log says why. Tell its operator the error id ${pause.errorId}.`;
 	return "Correct the cause or the values first: the same call would fail.";
