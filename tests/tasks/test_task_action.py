@@ -1,6 +1,7 @@
 """The actions of a workflow tool for the tasks page: show, list, cancel, complete (docs/console.md)."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from mcp_baton import (
     Server,
     ToolError,
     ToolStep,
+    Wait,
     Workflow,
     ask_user,
     constant,
@@ -466,6 +468,19 @@ def test_a_board_stays_within_the_size_that_hosts_show(baton: Connect) -> None:
     # The first remaining call is always shown. The others are shown as far as they fit.
     assert structure["board"]["calls"][0]["tool"] == "stop"
     assert 1 < len(structure["board"]["calls"]) < 51
+
+
+def test_a_list_names_the_tasks_that_fit_and_counts_the_others(baton: Connect) -> None:
+    server = Server("s")
+    name, waits = "w" * 64, [Wait(f"w{hours}", sleep=timedelta(hours=hours)) for hours in range(1, 9)]
+    server.add_workflow(Workflow(name=name, description="work", steps=waits, parallel=8))
+    client = baton(server)
+    tasks = [client.call_workflow(name, {"task_id": "new"}).task_id for _ in range(9)]
+    heading, *lines, rest = client.call_workflow(name, {"task_action": "list"}).text.splitlines()
+
+    assert heading == "The newest 9 tasks:"
+    assert all(line.endswith(f'; {{"task_id": "{task}"}}') for line, task in zip(lines, reversed(tasks), strict=False))
+    assert (rest, len(lines)) == ("And 4 more.", 5)
 
 
 def test_many_failed_steps_fit_into_a_board_and_a_list(baton: Connect) -> None:

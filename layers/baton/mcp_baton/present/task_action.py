@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from mcp_baton.present.board import WorkflowState, board_of
-from mcp_baton.present.fit import MAX_EVENT_BYTES, MAX_TEXT_BYTES, bytes_of, cut
-from mcp_baton.present.handoff import SHORT_VALUE_CHARS, complete_text, frame, lost_results, text_of
+from mcp_baton.present.fit import MAX_EVENT_BYTES, MAX_TEXT_BYTES, bytes_of, cut, fit
+from mcp_baton.present.handoff import COUNT_BYTES, SHORT_VALUE_CHARS, complete_text, frame, lost_results, text_of
 from mcp_baton.present.mcp_task import listed_meta
 from mcp_baton.present.pause_sentences import waits_text, what_happened_within
 from mcp_baton.present.stored_task import task_meta, view_of
@@ -106,10 +106,13 @@ def list_result(execution: Execution, tasks: Sequence[TaskRecord], heading: str 
     views = [view_of(task, execution.now_ms(), execution.store) for task in tasks]
     # A background call of a workflow has a task of its own. The row of the workflow's task shows the same run.
     views = [view for view in views if view.workflow is not None or view.tool not in workflow_tools][:MAX_TASKS_LISTED]
-    rest = [f"And {len(views) - MAX_TASKS_NAMED} more."] if len(views) > MAX_TASKS_NAMED else []
     count = "task" if len(views) == 1 else f"{len(views)} tasks"
     heading = heading or (f"The newest {count}:" if views else "There are no tasks.")
-    text = cut("\n".join([heading, *map(_line, views[:MAX_TASKS_NAMED]), *rest]))
+    room = MAX_TEXT_BYTES - bytes_of(heading) - COUNT_BYTES
+    forms = ([_line(view)] for view in views[:MAX_TASKS_NAMED])
+    lines = fit(forms, room, lambda line: bytes_of(line) + 1, in_order=True)
+    rest = [f"And {len(views) - len(lines)} more."] if len(views) > len(lines) else []
+    text = "\n".join([heading, *lines, *rest])
     entries: list[Json] = [_entry(view) for view in views]
     return _tool_result(text, {"message": text, "steps": [], "results": {}, "next": [], "tasks": entries}, {})
 
