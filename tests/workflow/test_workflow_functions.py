@@ -318,6 +318,11 @@ def copy_of_a_dataclass(title: str) -> None:
     step(lend)(shelf=replace(book, copies=3).shelf)  # here
 
 
+def membership_in_a_result(title: str) -> None:
+    book: Any = step(find_book)(title=title)
+    step(lend, when=is_in(title, book.readers))(shelf="A")  # here
+
+
 def loop(title: str) -> None:
     book: Any = step(find_book)(title=title)
     for _copy in book:  # here
@@ -425,6 +430,7 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (sleep_at_the_deployment, "write sleep_until('…', timedelta(…))"),
     (reference_in_a_dataclass, "give the tool a parameter for it"),
     (copy_of_a_dataclass, "do it in a tool"),
+    (membership_in_a_result, "give a list of values"),
     (loop, "call a tool for each element: step(tool, each=…)"),
     (length, "call a tool for each element: step(tool, each=…)"),
     (method, "call methods in a tool"),

@@ -273,9 +273,9 @@ def is_in(value: object, values: Sequence[Json]) -> Condition:
     """The condition that a value is one of these. `value` is a reference or a source.
 
     Raises:
-        TypeError: `values` is a text.
+        TypeError: `values` is a text or a reference.
     """
-    if isinstance(values, str):
+    if isinstance(values, str) or _is_condition(values):
         raise TypeError(f"is_in(…, {values!r}): give a list of values")
     return Condition.of("in", value, list(values))
 
