@@ -1,5 +1,7 @@
 """The arguments and the help of the commands."""
 
+import subprocess
+import sys
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
@@ -76,3 +78,15 @@ def test_characters_that_the_encoding_of_the_output_lacks_are_escaped(
 
     assert main(["call", str(app), "greet"]) == 0
     assert output.getvalue().decode("latin-1") == "Größe \\u65e5\\u672c\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file without room")
+@pytest.mark.parametrize("words", [["--version"], ["check", "absent.py", "--json"]], ids=" ".join)
+def test_a_full_disk_is_named_without_a_traceback(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            [Path(sys.executable).parent / "baton", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert process.returncode == 1
+    assert process.stderr.splitlines()[-1].startswith("baton: the output cannot be written: ")
+    assert "Traceback" not in process.stderr

@@ -4,6 +4,8 @@ Each command is a function in a module of this package. So that `baton --help` i
 local server and the testing kit only when it runs.
 """
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -18,7 +20,7 @@ from mcp_baton.cli.http_api import approvals, approve, callback, deny
 from mcp_baton.cli.new import new
 from mcp_baton.cli.owner_data import export, forget
 from mcp_baton.cli.redrive import redrive
-from mcp_baton.cli.remote.errors import EXIT_WRONG_USAGE
+from mcp_baton.cli.remote.errors import EXIT_FAILED, EXIT_WRONG_USAGE
 from mcp_baton.cli.run import call, resume, run
 from mcp_baton.cli.serve import dynamodb, serve
 from mcp_baton.cli.tasks import cancel, complete, show, tasks
@@ -26,6 +28,8 @@ from mcp_baton.exceptions import BatonError
 from mcp_baton.local.clean_text import echo
 
 EXIT_INTERRUPTED: Final = 130
+OUTPUT_ERRORS: Final = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EIO)
+"""Errors of writing the output to a pipe that was closed, which is usual, or to a file."""
 
 app = typer.Typer(
     name="baton",
@@ -66,11 +70,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(None if arguments is None else list(arguments), prog_name="baton", standalone_mode=False)
+        sys.stdout.flush()
     except typer.TyperException as error:
         return _usage_error(error)
     except BatonError as error:
         echo(f"baton: {error}", err=True)
         return EXIT_WRONG_USAGE
+    except OSError as error:
+        if error.errno not in OUTPUT_ERRORS:
+            raise
+        # The rest of the output is dropped; otherwise the end of the process would try to write it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:
+            echo(f"baton: the output cannot be written: {error.strerror}", err=True)
+        return EXIT_FAILED
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     return code if isinstance(code, int) else 0
