@@ -93,7 +93,7 @@ DOWN_ERROR = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "d
         (body(401, {"message": "Unauthorized"}), 4, f"{URL} answered 401 (Unauthorized)"),
         (body(403, {"Message": "no"}), 4, f"{URL} answered 403 (no)"),
         (body(404, "<html>"), 4, f"there is no MCP endpoint at {URL}"),
-        (body(502, {"message": "bad gateway"}), 4, "not an MCP endpoint: it answered 502 (bad gateway)"),
+        (body(502, {"message": "bad gateway"}), 4, "answered 502 (bad gateway): the server or its gateway failed"),
         (body(200, "hello"), 4, "is not an MCP endpoint: it answered 200"),
         (body(200, {"jsonrpc": "2.0", "id": 1}), 4, "is incomplete"),
         (events(": keep-alive\n\n"), 4, "is incomplete"),
