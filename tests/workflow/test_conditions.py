@@ -163,7 +163,7 @@ def mail(**options: Any) -> Step:
         ((mail(when=step_output("later") == 1), FIRST), "unknown binding"),
         ((mail(when=prompt_arg("text") > 3),), "compare two numbers or two texts"),
         ((mail(when=prompt_arg("day") == 2026),), "day (null or string) with 2026 (number), which are never equal"),
-        ((mail(when=prompt_arg("price") > "9"),), 'price (decimal or null) with "9" (string); compare two numbers'),
+        ((mail(when=prompt_arg("price") > "9"),), 'price (decimal or null or string) with "9" (string); compare two'),
         (
             (
                 ToolStep("pct", tool="discount", arguments={"total": constant(1)}),
@@ -186,6 +186,16 @@ def test_steps_with_defaults_and_exists_may_use_a_step_that_may_be_skipped() -> 
 
     with connect(server) as client:
         assert client.call_workflow("w", {"total": 1}).steps == {"first": "skipped", "mail": "completed"}
+
+
+def test_a_decimal_can_be_equal_to_a_text() -> None:
+    server = shop()
+    price = Argument("price", type=Decimal, required=True)
+    steps = [mail(when=prompt_arg("price") == "9.50")]
+    server.add_workflow(Workflow(name="w", description="d", arguments=[price], steps=steps))
+
+    with connect(server) as client:
+        assert client.call_workflow("w", {"price": "9.50"}).steps == {"mail": "completed"}
 
 
 def test_a_value_that_is_not_a_condition_is_refused() -> None:

@@ -377,7 +377,8 @@ def _comparison_faults(comparison: Condition, context: StepContext) -> Iterator[
         for source, kinds in zip(comparison.operands, (left_kinds, right_kinds), strict=True)
     )
     compares = f"the condition {comparison.text} compares {left} with {right}"
-    if comparison.operator in ("==", "!=") and not left_kinds & right_kinds:
+    common, is_decimal = left_kinds & right_kinds, "decimal" in left_kinds | right_kinds
+    if comparison.operator in ("==", "!=") and not common:
         yield f"{compares}, which are never equal; compare equal types"
-    elif comparison.operator in ("<", "<=", ">", ">=") and not left_kinds & right_kinds & {"number", "string"}:
+    elif comparison.operator in ("<", "<=", ">", ">=") and (is_decimal or not common & {"number", "string"}):
         yield f"{compares}; compare two numbers or two texts"

@@ -109,18 +109,13 @@ def shadowed_name(text: str, filled: Collection[str]) -> str | None:
     while frame is not None and frame.f_code is not describe.__code__:
         code, values = frame.f_code, frame.f_locals
         if is_authors(frame) and text in code.co_consts:
-            parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            others = (name for name in parameters if not _is_argument(values.get(name), name))
-            return next((name for name in others if name in names), None)
+            for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+                source = source_of(values.get(name))
+                if name in names and not (isinstance(source, PromptArg) and source.name == name):
+                    return name
+            return None
         frame = frame.f_back
     return None
-
-
-def _is_argument(value: object, name: str) -> bool:
-    match source_of(value):
-        case PromptArg(argument):
-            return argument == name
-    return False
 
 
 def _block(frame: FrameType) -> str | None:
@@ -187,7 +182,7 @@ def _monitored(workflow: str, function: Any, tools: Mapping[str, Any], steps: Se
     names = {_code_of(tool): name for name, tool in tools.items()}
     names.pop(None, None)
     codes = list(_codes_of_the_author(function))
-    tests = {code: offsets for code in codes if _may_test(code) and (offsets := _tests_by_offset(code))}
+    tests = {code: _tests_by_offset(code) for code in codes}
 
     def reject_call(_code: CodeType, _offset: int, called: object, first: object) -> None:
         # The start of a coroutine function cannot be monitored: its call only makes a coroutine.
@@ -204,13 +199,13 @@ def _monitored(workflow: str, function: Any, tools: Mapping[str, Any], steps: Se
         _reject_direct_call(workflow, names[code], sys._getframe(1).f_back)  # noqa: SLF001 - the frame that called the tool
 
     def reject_test(code: CodeType, offset: int) -> None:
-        for test in tests.get(code, {}).get(offset, ()):
+        for test in tests[code].get(offset, ()):
             _reject_test(workflow, test, sys._getframe(1), steps)  # noqa: SLF001 - the frame that executes the instruction
 
     events = sys.monitoring.events
     watched = dict.fromkeys(names, events.PY_START)
     for code in codes:
-        watched[code] = watched.get(code, 0) | events.CALL | (events.INSTRUCTION if code in tests else 0)
+        watched[code] = watched.get(code, 0) | events.CALL | (events.INSTRUCTION if tests[code] else 0)
     callbacks = {events.PY_START: reject_start, events.CALL: reject_call, events.INSTRUCTION: reject_test}
     with _watching(callbacks, watched):
         yield
@@ -287,11 +282,6 @@ def _once(called: object, first: object) -> str | None:
     return name if name in _ONCE else None
 
 
-def _may_test(code: CodeType) -> bool:
-    """Whether a code has instructions that may be tests."""
-    return not _TEST_OPCODES.isdisjoint(code.co_code[::2]) or not set(_TESTS).isdisjoint(code.co_names)
-
-
 def _codes_of_the_author(function: Any) -> Iterator[CodeType]:
     """The codes of the function, of functions within it, and of the author's functions that these call."""
     folder = os.path.dirname(function.__code__.co_filename) + os.sep  # noqa: PTH120 - importing pathlib takes time
@@ -311,6 +301,8 @@ def _codes_of_the_author(function: Any) -> Iterator[CodeType]:
 
 def _tests_by_offset(code: CodeType) -> dict[int, list[_Test]]:
     """The tests of a code by the offsets of their instructions; none if its source is not available."""
+    if _TEST_OPCODES.isdisjoint(code.co_code[::2]) and set(_TESTS).isdisjoint(code.co_names):
+        return {}
     linecache.checkcache(code.co_filename)
     try:
         tree = ast.parse("".join(linecache.getlines(code.co_filename)))

@@ -95,7 +95,7 @@ def _kinds_of_argument(kind: Any) -> set[str] | None:
     if not isinstance(kind, type):
         return None
     if kind.__module__ == "decimal":
-        return {"decimal"}  # a text that cannot be compared: "9" is greater than "100"
+        return {"decimal", "string"}  # as texts, "9" is greater than "100"
     if kind.__module__.partition(".")[0] in _TEXT_MODULES:
         return {"string"}
     return {_JSON_TYPES[kind]} if kind in _JSON_TYPES else None
