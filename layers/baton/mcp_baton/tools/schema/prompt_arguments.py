@@ -11,6 +11,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField, Mismatch
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, quoted_error
 from mcp_baton.tools.schema.nulls import validate
 from mcp_baton.tools.schema.plain import NotPlain, plain_type
 from mcp_baton.tools.schema.schema import InvalidArguments, mismatch_of, not_finite
@@ -99,7 +100,7 @@ def check_answers(questions: Sequence[Argument], answers: JsonObject) -> dict[st
     problems: list[str] = []
     for name, value in answers.items():
         if name not in by_name:
-            problems.append(f"there is no question {name!r}; the questions are {', '.join(by_name)}")
+            problems.append(f"there is no question {quoted_error(name)}; the questions are {', '.join(by_name)}")
             continue
         if _is_placeholder(value, by_name[name].description):
             problems.append(f"the answer {name!r} is the placeholder; replace it with the answer")
@@ -117,7 +118,9 @@ def _is_placeholder(value: Json, question: str) -> bool:
     """Whether a value is the placeholder for the answer in a suggested call: `<Who borrows the book?>`."""
     if not isinstance(value, str) or not (value.startswith("<") and value.endswith(">")):
         return False
-    return matches_template(question, value[1:-1])
+    # A long question is cut there.
+    is_cut = value.endswith(" …>") and len(value) == MAX_QUOTED_CHARS + len("< …>")
+    return is_cut or matches_template(question, value[1:-1])
 
 
 def default_error(argument: Argument, *, in_full: bool) -> str | None:
