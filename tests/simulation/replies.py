@@ -360,10 +360,12 @@ def reported_values(task: JsonObject) -> ReportedTask:
 
 def pauses(item: Item, first_ms: float, last_ms: float) -> list[JsonObject]:
     """Return the pause reasons that a task can have by a clock that shows times in this range; `{}` stands for none."""
+    if status_of(item) in TERMINAL:
+        return [{}]
     stored = decoded(variables_of(item)[PAUSE_REASONS]) if PAUSE_REASONS in variables_of(item) else None
     reason = _without_error(stored[0] if isinstance(stored, list) else None)
     claim = claim_of(item)
-    if claim is None or not claim[1] or not claim[2] or status_of(item) in TERMINAL:
+    if claim is None or not claim[1] or not claim[2]:
         return [reason]
     blocked = open_step(steps_of(item))
     tools = {step["M"]["name"]["S"]: step["M"].get("tool", {"S": ""})["S"] for step in _progress(item)}
