@@ -292,7 +292,8 @@ def paused_text(run: EndedRun, known: KnownValues, tools: Requirements, handle: 
     tail = [*notes_of(run), *closing]
     room = MAX_TEXT_BYTES - bytes_of("\n\n".join([*events, *head, *tail])) - COUNT_BYTES
     first = list(_wordings(steps[0], remaining)) if steps else []
-    happened = what_happened_within(pauses, room - min(MAX_EVENT_BYTES, *map(bytes_of, first[:1])) if first else room)
+    for_first_call = min(MAX_EVENT_BYTES, bytes_of(first[0])) if first else 0
+    happened = what_happened_within(pauses, room - for_first_call)
     head = [*events, *happened, *head]
     if not steps:
         return "\n\n".join([*head, *tail])
