@@ -2,11 +2,24 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Annotated, Any, cast
 
 import pytest
 
-from mcp_baton import Argument, Context, Question, Server, ToolError, Workflow, WorkflowError, ask_model, ask_user, step
+from mcp_baton import (
+    Argument,
+    Context,
+    Question,
+    Server,
+    ToolError,
+    Workflow,
+    WorkflowError,
+    ask_model,
+    ask_user,
+    sleep_until,
+    step,
+)
 from mcp_baton.testing import Client, Connect, Run, connect
 from mcp_baton.workflow.steps.step import Step
 from tests.sent import Requests
@@ -192,6 +205,26 @@ def test_a_prompt_that_does_not_name_its_task_suggests_a_call_that_fits_the_sche
     client.call_workflow("borrow", {"answers": {"first": "Kim"}, "pin": "4711"}, run.task_id)
     run = client.get_prompt("borrow", {"pin": "4711"}, task=run.task_id)
     assert run.handoff.endswith("this call starts the workflow again, with all its steps.")
+
+
+def test_a_prompt_that_does_not_name_its_task_tells_the_questions_that_its_calls_need(baton: Connect) -> None:
+    server = Server("library")
+
+    @server.tool
+    def lend(reader: str) -> str:
+        """Lend a book."""
+        return reader
+
+    @server.workflow
+    def borrow(title: str) -> None:
+        """Borrow a book."""
+        sleep_until("later", timedelta(hours=1))
+        step(lend)(reader=ask_user("reader", "Who borrows {title}?"))
+
+    run = baton(server).get_prompt("borrow", {"title": "Emma"})
+
+    assert 'Ask "Who borrows Emma?", and put the answer in place of <output from reader>.\n' in run.handoff
+    assert run.handoff.endswith('1. Call lend with {"reader": "<output from reader>"}')
 
 
 def test_an_answer_can_be_changed_until_a_step_has_used_it(baton: Connect) -> None:

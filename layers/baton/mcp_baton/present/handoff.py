@@ -120,7 +120,8 @@ def frame(remaining: RemainingCalls) -> tuple[list[str], list[Step], list[str]]:
         return [answer_text(answer)], [], ending
     if handle is None:
         hidden, waits = _hidden_text(remaining), remaining.remedies and remaining.remedies <= UNATTENDED
-        return [_offer(remaining)] if steps or not (hidden or waits) else [], steps, hidden
+        offer = [*_unasked(remaining), _offer(remaining)] if steps or not (hidden or waits) else []
+        return offer, steps, hidden
     if steps:
         last = resume_text(handle, known, begin="Or " if handle.tool is None else "Then ")
         return [_offer(remaining)], steps, [answer_text(answer, begin="Then ") if answer else last, *ending]
@@ -185,6 +186,12 @@ def _offer(remaining: RemainingCalls) -> str:
         isinstance(pause, StepFailed) and pause.outcome_unknown and not pause.retryable for pause in others
     )
     return UNKNOWN_MAKE_THESE_CALLS if others and is_unknown else MAKE_THESE_CALLS
+
+
+def _unasked(remaining: RemainingCalls) -> Iterator[str]:
+    """The open questions, whose answers the calls need that a model makes without the task."""
+    for name, text in remaining.known.open_questions().items():
+        yield f"Ask {one_line(cut(text, MAX_QUOTED_CHARS))}, and put the answer in place of <output from {name}>."
 
 
 def _hidden_text(remaining: RemainingCalls) -> list[str]:
