@@ -125,6 +125,16 @@ def test_the_author_may_choose_an_infinite_default(baton: Connect) -> None:
     assert client.list_tools()[0]["inputSchema"]["properties"]["at_least"]["default"] is None
 
 
+def test_the_check_of_numbers_does_not_read_an_iterator_of_the_tool(baton: Connect) -> None:
+    server = Server("bank")
+
+    @server.tool
+    def total(amounts: Json[Iterable[int]]) -> int:
+        return sum(amounts)
+
+    assert baton(server).call_tool("total", {"amounts": "[1, 2, 3]"}).value == 6
+
+
 @pytest.mark.parametrize("annotation", [str, Any, float | str, list[str] | float])
 def test_the_same_text_is_accepted_where_texts_are_valid(baton: Connect, annotation: Any) -> None:
     server, values = Server("bank"), list[Any]()

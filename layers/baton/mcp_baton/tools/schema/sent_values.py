@@ -83,7 +83,7 @@ def without_secrets(value: Json, converted: object, schema: JsonObject, replacem
     parts = {path: part for path, _, part in converted_parts(value, converted)}
     found = {path for path, part in parts.items() if hasattr(part, "get_secret_value")}
     paths = {path for path, _, options in described_parts(value, schema) if is_secret(options)}
-    count = sum(hasattr(part, "get_secret_value") for part in inner_values(converted))
+    count = sum(hasattr(part, "get_secret_value") for part in inner_values(converted, read_iterators=True))
     if count > len(found) + sum(parts.get(path) is None for path in paths):
         return replacement
     return replaced(value, paths | found, lambda _: replacement)
@@ -300,9 +300,9 @@ def is_finite(value: object) -> bool:
     return all(_is_finite_number(part) for part in inner_values(value) if isinstance(part, Number))
 
 
-def inner_values(value: object) -> Iterator[object]:
+def inner_values(value: object, *, read_iterators: bool = False) -> Iterator[object]:
     """Yield a converted value and all values inside it, but no texts, integers and booleans: they need no check, and
-    most values are such. Iterators are read."""
+    most values are such. An iterator that was read is empty for the tool."""
     open_parts, seen = [value], dict[int, object]()
     while open_parts:
         part = open_parts.pop()
@@ -312,7 +312,9 @@ def inner_values(value: object) -> Iterator[object]:
         yield part
         if isinstance(part, Mapping):
             open_parts += [*part, *part.values()]
-        elif isinstance(part, Collection | Iterator) and not isinstance(part, str | bytes | bytearray):
+        elif isinstance(part, Iterator):
+            open_parts += part if read_iterators else ()
+        elif isinstance(part, Collection) and not isinstance(part, str | bytes | bytearray):
             open_parts += part
         elif hasattr(part, "__dataclass_fields__") or hasattr(part, "__pydantic_fields__"):
             open_parts += [getattr(part, name, None) for name in getattr(part, "__slots__", ())]
