@@ -224,6 +224,27 @@ def test_an_approval_is_not_used_again_after_a_failure_that_retry_does_not_repea
     assert tool.resumes(baton(tool.server), 2) == ["toolError", "approvalRequired"]
 
 
+def test_a_call_of_the_model_uses_the_approval_of_a_run_whose_tool_asked_the_client(baton: Connect) -> None:
+    server, answers = Server("bank"), list[bool]()
+
+    @server.tool(approval=Approval("refunds"))
+    def pay(ctx: Context, order: str) -> str:
+        answers.append(ctx.elicit("Sure?", bool, key="sure").data)
+        return order
+
+    step = ToolStep("pay", {"order": constant("a")}, tool="pay")
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
+    client = baton(server, era="2026")
+    client.answers({"sure": {"value": True}})
+    run = client.call_workflow("refund")
+    approve_all(client)
+
+    assert client.call_workflow("refund", task=run.task_id).pause.type == "toolError"
+    assert client.call_tool("pay", {"order": "a"}, task=run.task_id).value == "a"
+    assert client.call_tool("pay", {"order": "a"}, task=run.task_id).is_error
+    assert (answers, kim(client).approvals("approved")[0]["uses"]) == ([True], 1)
+
+
 def test_a_call_of_the_model_uses_the_approval_that_a_failed_run_has_used(baton: Connect) -> None:
     tool = Failing([ToolError("busy")], retryable=True)
     client = baton(tool.server)

@@ -66,11 +66,12 @@ class UsedApproval(Struct, frozen=True):
     def end(self, failed: Failed) -> None:
         """Note how the call failed. Call this before its outcome is stored."""
         step, is_clean = self.call.step, False
-        if step is not None and failed.kind is Failure.RAISED and not (failed.asks_client or failed.is_final):
+        counts = failed.was_made and not failed.asks_client
+        if step is not None and failed.kind is Failure.RAISED and not failed.is_final:
             is_clean = step.may_repeat(failed.cause)
         try:
-            if is_clean or not failed.was_made:
-                self.approvals.free(self.record, started=failed.was_made)
+            if is_clean or not counts:
+                self.approvals.free(self.record, started=counts)
         except StoreError:
             logger.warning("approval %s: it cannot be used again", self.record.approval_id, exc_info=True)
         if self.call.is_item:
