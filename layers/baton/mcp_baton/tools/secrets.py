@@ -172,10 +172,8 @@ def shown_texts(texts: Mapping[str, str], secrets: Secrets) -> Mapping[str, str]
 
 
 def stored_arguments(arguments: JsonObject, names: Collection[str]) -> dict[str, Json]:
-    """Prompt arguments as they are stored with a task. Of a secret one, only its name is stored. Another one that looks
-    like this is stored as a text."""
-    values = {name: as_text(value) if is_hidden(value) else value for name, value in arguments.items()}
-    return {name: dict(_HIDDEN_VALUE) if name in names else value for name, value in values.items()}
+    """Prompt arguments as they are stored with a task. Of a secret one, only its name is stored."""
+    return {name: dict(_HIDDEN_VALUE) if name in names else value for name, value in arguments.items()}
 
 
 def is_hidden(value: Json) -> bool:

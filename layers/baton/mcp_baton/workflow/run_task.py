@@ -11,7 +11,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import PROGRESS, SALT, Claim, NewTask, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Start, TaskStore
-from mcp_baton.tools.secrets import stored_arguments
+from mcp_baton.tools.secrets import is_hidden, stored_arguments
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, lease_end
@@ -40,12 +40,14 @@ def new_task(
     variables: dict[str, Json] = {PROGRESS: cast("JsonObject", progress)}
     if workflow.secrets or is_salted:
         variables[SALT] = new_token()
+    # A value that looks like a stored secret stays a text.
+    sent = {name: value for name, value in arguments.items() if not is_hidden(value)}
     return NewTask(
         owner=owner or "",
         variables=variables,
         workflow=workflow.name,
         definition=workflow.fingerprint,
-        arguments=stored_arguments({**known.texts, **arguments}, workflow.secrets),
+        arguments=stored_arguments({**known.texts, **sent}, workflow.secrets),
         ttl_ms=ttl_ms,
     )
 
