@@ -119,7 +119,7 @@ def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | No
     if choice not in ("approve", "deny"):
         raise Refused(400, 'decision is neither "approve" nor "deny": set it to one of them')
     if not isinstance(digest, str) or not digest:
-        raise Refused(400, "digest is no text: send that of the approval that you saw")
+        raise Refused(400, "digest must be a text: send that of the approval that you saw")
     if not (reason is None or isinstance(reason, str)):
         raise Refused(400, "reason must be a text")
     if reason is not None and len(reason) > MAX_REASON_CHARS:

@@ -106,7 +106,7 @@ class TaskVariables(MutableMapping[str, Json]):
         if not isinstance(name, str) or not name:
             raise ValueError("a task variable's name is a string that is not empty")
         if len(name) > MAX_NAME_CHARS:
-            raise ValueError(f"task variable '{name[:40]} …': its name has more than {MAX_NAME_CHARS} characters")
+            raise ValueError(f"task variable '{name[:40]} …': give it a name of at most {MAX_NAME_CHARS} characters")
         for prefix, owner in ((ENGINE_PREFIX, "the engine"), (MCP_PREFIX, "MCP")):
             if name.startswith(prefix):
                 raise ValueError(f"task variable {name!r}: names beginning with {prefix!r} belong to {owner}")

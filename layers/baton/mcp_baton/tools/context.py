@@ -308,7 +308,7 @@ class Context(CallContext):
         self._check()
         question_bytes = sum(json_size(question.params) for question in questions)
         if question_bytes > MAX_QUESTION_BYTES:
-            limit = f"the questions have {question_bytes} bytes, and {MAX_QUESTION_BYTES} is the most at once"
+            limit = f"the questions have {question_bytes} bytes, of at most {MAX_QUESTION_BYTES}; ask fewer at once"
             raise ToolError(f"The client cannot be asked: {limit}.", retryable=False)
         for question in questions:
             text = f"{question.method} {dumps(question.params, sort_keys=True)}"
