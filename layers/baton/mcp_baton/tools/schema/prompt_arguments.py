@@ -63,6 +63,8 @@ def _is_left_out(argument: Argument, value: Json) -> bool:
     """Whether a form has sent an empty value for an optional argument that does not accept it."""
     if argument.required or not is_empty(value):
         return False
+    if argument.type in (str, int, float, bool):  # needs no import of pydantic
+        return value is None or argument.type is not str
     try:
         convert(value, argument.type)
     except InvalidArguments:
