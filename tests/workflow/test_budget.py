@@ -15,7 +15,7 @@ from mcp_baton.tools.resource import value_uri
 from tests.fakes import Wire, listening
 from tests.noise import noise
 from tests.sent import Requests
-from tests.support.client import Answer, Client, Era, JsonDict, Table, events_in
+from tests.support.client import Answer, Client, Era, JsonDict, Table
 from tests.support.handler import MakeClient
 
 ODD = 'a/b %2F?#é "q"'
@@ -68,13 +68,14 @@ def text_at(client: Client, uri: str) -> str:
     return text
 
 
-def read_stream(client: Client, uri: str) -> tuple[JsonDict, int]:
-    """Read a value as a stream. Return the answer and the size of the largest piece."""
+def read_in_pieces(client: Client, uri: str) -> tuple[JsonDict, int]:
+    """Read a value that does not fit into one response. Return the answer and the size of the largest piece."""
     with listening(Wire()) as wire:
-        answer = read(client, uri)
-    assert all((status, headers["Content-Type"]) == (200, "text/event-stream") for status, headers in wire.heads)
-    [message] = events_in(wire.data.decode()) if wire.pieces else answer.messages
-    return message, max(map(len, wire.pieces), default=0)
+        read(client, uri)
+    [(status, headers)] = wire.heads
+    # It is no event: clients limit the size of events.
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    return json.loads(wire.data), max(map(len, wire.pieces))
 
 
 def test_values_in_the_item_are_shown_and_one_outside_is_named(client: Client, requests: Requests) -> None:
@@ -147,7 +148,7 @@ def test_a_final_result_is_shown_or_named_if_it_exceeds_the_budget(client: Clien
     answer = client.in_era(era).task("result" if era == "2025" else "get", task)
     assert answer.result["result"] == {"bytes": len(dumps(task_result)), "uri": uri}
     assert answer.meta["omitted"] == ["_workflow.result"]
-    [contents] = read_stream(client, uri)[0]["result"]["contents"]
+    [contents] = read_in_pieces(client, uri)[0]["result"]["contents"]
     assert json.loads(contents["text"]) == task_result
     assert client.task_with("none", task).result["status"] == "completed"
 
@@ -169,9 +170,9 @@ def test_reading_a_value_outside_the_item_reads_one_more_item(client: Client, re
     assert (answer.result["ttlMs"], answer.result["cacheScope"]) == (0, "private")
 
 
-def test_a_long_value_is_streamed_in_small_pieces(client: Client) -> None:
+def test_a_long_value_is_sent_in_small_pieces(client: Client) -> None:
     task = begin(client, {"big": 5_999_998})
-    message, largest_piece = read_stream(client, value_uri(task, "big"))
+    message, largest_piece = read_in_pieces(client, value_uri(task, "big"))
     assert message["result"]["contents"][0]["text"] == '"' + "x" * 5_999_998 + '"'
     assert largest_piece < 200_000
 
