@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import time_machine
@@ -85,18 +86,23 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """While tests run, check every message of a server in this process against the official definitions.
 
-    Also cache botocore's data loader for all clients, because creating a client mostly loads that data.
+    Also share botocore's data and the names of its events between all clients, which mostly need these at their start.
     """
     if session.config.getoption("dist", "no") != "no":
         # The tests run in workers, and this process loads nothing that they need.
         return (yield)
     import botocore.session
+    from botocore.hooks import EventAliaser, HierarchicalEmitter
 
     from tests.wire.tap import TAP
+
+    aliaser: Any = EventAliaser(HierarchicalEmitter())
+    name_of = aliaser._alias_event_name  # noqa: SLF001 - it keeps the names
 
     with pytest.MonkeyPatch.context() as patch:
         TAP.install(patch)
         patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
+        patch.setattr(EventAliaser, "_alias_event_name", lambda _client, alias: name_of(alias))
         return (yield)
 
 
