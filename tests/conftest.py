@@ -44,6 +44,10 @@ settings.load_profile("baton")
 if SHIFT_DAYS := float(os.environ.get("SHIFT_DAYS", "0")):
     time_machine.travel(time.time() + SHIFT_DAYS * 86_400).start()
 
+# `make test ARGS=…` passes its variables on, also to each `make` that a test runs.
+for name in ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS"):
+    os.environ.pop(name, None)
+
 NIGHTLY = os.environ.get("NIGHTLY") == "1"
 MINISTACK = Path(__file__).parent / "ministack"
 MAX_WORKERS = 9
