@@ -204,8 +204,10 @@ class Exchange:
             return json_response(200, message)
         event = _event(message)
         if is_free and len(event) > MAX_RESULT_EVENT_BYTES:
-            return json_response(200, message)
-        self._write(event)
+            # Written as a stream is, because Lambda limits a whole response to 6 MB.
+            self._write(dumps(message).encode(), JSON_HEADERS)
+        else:
+            self._write(event)
         return None
 
     def error(self, status: int, message: Mapping[str, Json]) -> HttpResponse | None:
