@@ -15,7 +15,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from benchmarks import layers
@@ -26,7 +26,7 @@ from benchmarks.processor_share import WHOLE_MB, NoShares, share
 from emulators.delivery import PATIENCE_S
 from emulators.gateway_requests import Probe, WrongAnswer
 from emulators.runtime_api import RuntimeApi
-from emulators.small_dynamodb import SmallDynamoDB
+from emulators.small_dynamodb import SmallDynamoDB, running_dynamodb
 
 type Figures = dict[tuple[str, str], list[float]]
 """The milliseconds of all rounds, by contender and measure."""
@@ -130,13 +130,8 @@ def _warm_median(api: RuntimeApi, probe: Probe, count: int) -> float:
 
 @contextmanager
 def _runtime_api() -> Iterator[tuple[RuntimeApi, SmallDynamoDB]]:
-    api, dynamodb = RuntimeApi(), SmallDynamoDB()
-    try:
+    with closing(RuntimeApi()) as api, running_dynamodb() as dynamodb:
         yield api, dynamodb
-    finally:
-        api.close()
-        dynamodb.shutdown()
-        dynamodb.server_close()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 from emulators.gateway_requests import Event, prompts_get, tools_call
-from emulators.small_dynamodb import SmallDynamoDB
+from emulators.small_dynamodb import running_dynamodb
 from mcp_baton import Argument, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import handler
 from mcp_baton.clients import dynamodb_client
@@ -151,8 +151,8 @@ def run(count: int, workflow: str = "through") -> list[float]:
 
 def serve_dynamodb(address: "Connection[str, str]") -> None:
     """Answer requests over HTTP until the other end closes. Sends the address first."""
-    address.send(SmallDynamoDB().url)
-    with suppress(EOFError):
+    with running_dynamodb() as dynamodb, suppress(EOFError):
+        address.send(dynamodb.url)
         address.recv()
 
 

@@ -2,64 +2,52 @@
 
 import json
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
+from emulators.answering import Answer, Request, answering
 
-class SmallDynamoDB(ThreadingHTTPServer):
+
+@dataclass
+class SmallDynamoDB:
     """Accepts every write. Returns the last item that was put, with the attributes that were set since.
 
     Attributes:
         calls: The operations, in order.
     """
 
-    daemon_threads = True
+    url: str = ""
+    calls: list[str] = field(default_factory=list)
+    item: dict[str, Any] = field(default_factory=dict)
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Operation)
-        self.calls: list[str] = []
-        self.item: dict[str, Any] = {}
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+    def answer(self, request: Request) -> Answer:
+        operation, parameters = request.headers["x-amz-target"].rpartition(".")[2], json.loads(request.body)
+        self.calls.append(operation)
+        response: dict[str, Any] = {}
+        if operation == "PutItem":
+            self.item = parameters["Item"]
+        elif operation == "UpdateItem":
+            names, values = parameters["ExpressionAttributeNames"], parameters["ExpressionAttributeValues"]
+            for path, value in re.findall(r"(?:^SET |,)([#\w.\[\]]+)=(:\w+)", parameters["UpdateExpression"]):
+                *parents, last = re.findall(r"#\w+|\d+(?=\])", path)
+                members: Any = self.item
+                for parent in parents:
+                    members = members[int(parent)]["M"] if parent.isdigit() else _members(members[names[parent]])
+                members[names[last]] = values[value]
+            response = {"Attributes": self.item}
+        return Answer(200, {"Content-Type": "application/x-amz-json-1.0"}, json.dumps(response).encode())
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+
+@contextmanager
+def running_dynamodb() -> Iterator[SmallDynamoDB]:
+    dynamodb = SmallDynamoDB()
+    with answering(dynamodb.answer) as dynamodb.url:
+        yield dynamodb
 
 
 def _members(attribute: dict[str, Any]) -> Any:
     """Return what is in a map or a list."""
     [members] = attribute.values()
     return members
-
-
-class _Operation(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: SmallDynamoDB
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        operation = self.headers["X-Amz-Target"].rpartition(".")[2]
-        self.server.calls.append(operation)
-        response: dict[str, Any] = {}
-        if operation == "PutItem":
-            self.server.item = request["Item"]
-        elif operation == "UpdateItem":
-            names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
-            for path, value in re.findall(r"(?:^SET |,)([#\w.\[\]]+)=(:\w+)", request["UpdateExpression"]):
-                *parents, last = re.findall(r"#\w+|\d+(?=\])", path)
-                members: Any = self.server.item
-                for parent in parents:
-                    members = members[int(parent)]["M"] if parent.isdigit() else _members(members[names[parent]])
-                members[names[last]] = values[value]
-            response = {"Attributes": self.server.item}
-        body = json.dumps(response).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/x-amz-json-1.0")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Log nothing: the benchmark's own output is the log."""

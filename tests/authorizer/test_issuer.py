@@ -7,8 +7,8 @@ from typing import Any
 import jwt
 import pytest
 
+from emulators.answering import Answer, Request, answering
 from issuer import COOLDOWN_S, FAILURE_S, LIFESPAN_S, IssuerKeys, trusted
-from tests.answering import Answer, Request, answering
 from tests.authorizer.conftest import Issuer
 from tests.fakes import Pauses
 from tokens import UnknownKey

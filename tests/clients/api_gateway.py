@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import airspeed
 import jwt
 
-from tests.answering import Answer, Request
+from emulators.answering import Answer, Request
 from tests.clients.cognito import Cognito
 from tests.template.cloudformation import Stack
 from tests.template.conftest import body

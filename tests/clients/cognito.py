@@ -23,9 +23,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.answering import Answer, Refusal, Request
+from emulators.answering import Answer, Request
 
 HOUR_S = 3600
+
+
+class Refusal(Exception):
+    """A request is refused with an OAuth error."""
 
 
 @dataclass

@@ -22,8 +22,8 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from cryptography import x509
 
+from emulators.answering import Answer, Request, answering
 from mcp_baton.cli.remote.http import Access
-from tests.answering import Answer, Request, answering
 from tests.clients.api_gateway import OWNER_HEADER, ApiGateway
 from tests.clients.certificate import self_signed
 from tests.clients.cognito import Cognito

@@ -11,7 +11,7 @@ import jwt
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.answering import Answer, Request, answering
+from emulators.answering import Answer, Request, answering
 from tests.clients.certificate import self_signed
 
 HOST = "issuer.test"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, override
 
-from tests.answering import Answer, Request, answering
+from emulators.answering import Answer, Request, answering
 from tests.hosts.phrases import Call
 
 type JsonDict = dict[str, Any]

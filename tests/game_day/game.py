@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,13 +17,14 @@ from typing import Any
 
 from docker.errors import APIError
 
+from emulators.answering import Answer, Request, answering
 from tests.deployed.containers import containers_of
 from tests.deployed.deployment import Stack
 from tests.game_day.clients import Api, Approver, Client, Supplier
 from tests.game_day.faults import Database, FaultSchedule, redirect_to, running_database, second_release
 from tests.game_day.judge import Verdict, judge
-from tests.game_day.ledger import Ledger, running_ledger
-from tests.game_day.proxy import Fault, FaultProxy, running_proxy
+from tests.game_day.ledger import Ledger
+from tests.game_day.proxy import Fault, FaultProxy
 
 APP = Path(__file__).with_name("app.py")
 PARAMETERS = {
@@ -143,9 +144,10 @@ def prepare(original: Stack, folder: Path, options: Options) -> Iterator[Setup]:
         ports = {"dynamodb": database.port, "lambda": emulator_port}
         proxies: dict[str, FaultProxy] = {}
         for name, port in ports.items():
-            proxy = FaultProxy(name, port, USUAL_FAULTS[name], random.Random(rng.random()))
-            proxies[name] = resources.enter_context(running_proxy(proxy))
-        ledger = resources.enter_context(running_ledger(Ledger(random.Random(rng.random()), options.clock_ms)))
+            proxy = proxies[name] = FaultProxy(name, port, USUAL_FAULTS[name], random.Random(rng.random()))
+            proxy.url = "http://" + resources.enter_context(answering_containers(proxy.answer))
+        ledger = Ledger(random.Random(rng.random()), options.clock_ms)
+        ledger.address = resources.enter_context(answering_containers(ledger.receive))
         code = new_folder(folder / "code")
         text = APP.read_text().replace("# The place of `BREAKS`.", BREAKS.get(options.broken or "", ""))
         (code / "app.py").write_text(text)
@@ -166,6 +168,13 @@ def prepare(original: Stack, folder: Path, options: Options) -> Iterator[Setup]:
         database.create_like(stack)
         second_code = second_release(code, new_folder(folder / "second"))
         yield Setup(stack, database, proxies, ledger, [key["value"] for key in keys], second_code)
+
+
+@contextmanager
+def answering_containers(answer: Callable[[Request], Answer | None]) -> Iterator[str]:
+    """Serve on all addresses. Yield the host and port for containers."""
+    with answering(answer, host="0.0.0.0") as url:
+        yield url.replace("http://0.0.0.0", "host.docker.internal")
 
 
 def new_folder(folder: Path) -> Path:

@@ -3,12 +3,10 @@
 import json
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.game_day.serving import Handler, Server, serving
+from emulators.answering import Answer, Request
 
 LOST_ANSWER_SHARE = 0.02
 """The share of effects that happen although the tool gets no answer."""
@@ -58,18 +56,19 @@ class Ledger:
     _clocks: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def report(self, path: str, container: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    def receive(self, report: Request) -> Answer | None:
         """Receive a report of a tool. Return the answer, or None if the answer must be lost."""
+        body = json.loads(report.body)
         with self._lock:
-            answer: dict[str, Any] = {"clock_ms": 0 if self.healed else self._clock_error(container)}
-            if path == "/addresses":
+            answer = {"clock_ms": 0 if self.healed else self._clock_error(report.headers["x-container"])}
+            if report.target == "/addresses":
                 self.addresses.append((body["order"], body["address"]))
-            elif path == "/effects":
+            elif report.target == "/effects":
                 answer["receipt"] = self._record_effect(**body).receipt
                 if not self.healed and self.rng.random() < LOST_ANSWER_SHARE:
                     self.answers_lost += 1
                     return None
-            return answer
+            return Answer.json(answer)
 
     def move_clocks(self) -> None:
         """Give each container another clock, from its next report on."""
@@ -96,23 +95,3 @@ class Ledger:
         if (effect.tool, effect.order, effect.details) != (tool, order, details):
             self.mixed_keys.append(key)
         return effect
-
-
-@contextmanager
-def running_ledger(ledger: Ledger) -> Iterator[Ledger]:
-    with serving(_Report, ledger) as ledger.address:
-        yield ledger
-
-
-class _Report(Handler):
-    server: Server[Ledger]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answer = self.server.subject.report(self.path, self.headers["X-Container"], body)
-        if answer is None:
-            return
-        with suppress(OSError):
-            self.send_response_only(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())

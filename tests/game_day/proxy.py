@@ -3,13 +3,13 @@
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.client import HTTPConnection, HTTPException
 
-from tests.game_day.serving import Handler, Server, serving
+from emulators.answering import Answer, Request
 
 TIMEOUT_S = 30.0
 SLOW_S = (0.2, 0.9)
@@ -31,17 +31,17 @@ class Fault(StrEnum):
     DOUBLED = "event doubled"
 
 
-ANSWERS: Mapping[Fault, tuple[int, bytes]] = {
-    Fault.THROTTLED: (
-        400,
-        b'{"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "slow down"}',
+ANSWERS: Mapping[Fault, Answer] = {
+    Fault.THROTTLED: Answer.json(
+        {"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "slow down"}, 400
     ),
-    Fault.FAILED_AFTER: (
-        500,
-        b'{"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError", "message": "failed"}',
+    Fault.FAILED_AFTER: Answer.json(
+        {"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError", "message": "failed"}, 500
     ),
-    Fault.DROPPED: (202, b""),
+    Fault.DROPPED: Answer(202),
 }
+OWN_HEADERS = {"connection", "content-length", "date", "server", "transfer-encoding"}
+"""The headers that the proxy writes itself."""
 type Chances = Mapping[Fault, float]
 """The share of the requests that each fault hits."""
 
@@ -67,8 +67,28 @@ class FaultProxy:
     current: Chances | None = None
     counts: Counter[Fault] = field(default_factory=Counter)
 
-    def fault(self) -> Fault | None:
-        """Draw the fault of one request."""
+    def answer(self, request: Request) -> Answer | None:
+        """Forward a request, unless a fault prevents it. Return None if the answer is lost."""
+        match fault := self._draw_fault():
+            case Fault.LOST:
+                return None
+            case Fault.THROTTLED | Fault.DROPPED:
+                return ANSWERS[fault]
+            case Fault.ANSWER_LOST:
+                self._forward(request)
+                return None
+            case Fault.FAILED_AFTER:
+                self._forward(request)
+                return ANSWERS[fault]
+            case Fault.DOUBLED:
+                self._forward(request)
+            case Fault.SLOW:
+                time.sleep(self.rng.uniform(*SLOW_S))
+            case Fault.LATE:
+                time.sleep(self.rng.uniform(*LATE_S))
+        return self._forward(request)
+
+    def _draw_fault(self) -> Fault | None:
         remaining = self.rng.random()
         for fault, chance in (self.usual if self.current is None else self.current).items():
             remaining -= chance
@@ -77,74 +97,13 @@ class FaultProxy:
                 return fault
         return None
 
-
-@contextmanager
-def running_proxy(proxy: FaultProxy) -> Iterator[FaultProxy]:
-    """Serve the proxy on all addresses, as containers need it."""
-    with serving(_Request, proxy) as address:
-        proxy.url = f"http://{address}"
-        yield proxy
-
-
-class _Request(Handler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: Server[FaultProxy]
-
-    def handle(self) -> None:
-        # The functions give up, and containers are killed, while their requests are here.
-        with suppress(OSError):
-            super().handle()
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        fault = self.server.subject.fault()
-        match fault:
-            case Fault.LOST:
-                self.close_connection = True
-            case Fault.THROTTLED | Fault.DROPPED:
-                self._answer(*ANSWERS[fault])
-            case Fault.ANSWER_LOST:
-                self._forward(body)
-                self.close_connection = True
-            case Fault.FAILED_AFTER:
-                self._forward(body)
-                self._answer(*ANSWERS[fault])
-            case _:
-                self._deliver(fault, body)
-
-    def do_GET(self) -> None:
-        self.do_POST()
-
-    def do_PUT(self) -> None:
-        self.do_POST()
-
-    def _deliver(self, fault: Fault | None, body: bytes) -> None:
-        if fault in (Fault.SLOW, Fault.LATE):
-            time.sleep(self.server.subject.rng.uniform(*(SLOW_S if fault is Fault.SLOW else LATE_S)))
-        if fault is Fault.DOUBLED:
-            self._forward(body)
-        response = self._forward(body)
-        if response is None:
-            self.close_connection = True
-        else:
-            self._answer(*response)
-
-    def _forward(self, body: bytes) -> tuple[int, bytes, Mapping[str, str]] | None:
-        """Send the request to the service; return its answer, or None if the service does not answer."""
-        with closing(HTTPConnection("127.0.0.1", self.server.subject.port, timeout=TIMEOUT_S)) as connection:
+    def _forward(self, request: Request) -> Answer | None:
+        """Send the request to the service. Return its answer, or None if the service does not answer."""
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)) as connection:
             try:
-                connection.request(self.command, self.path, body, dict(self.headers))
+                connection.request(request.method, request.target, request.body, request.headers)
                 response = connection.getresponse()
-                return response.status, response.read(), dict(response.getheaders())
+                headers = {name: value for name, value in response.getheaders() if name.lower() not in OWN_HEADERS}
+                return Answer(response.status, headers, response.read())
             except (OSError, HTTPException):
                 return None
-
-    def _answer(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        self.send_response_only(status)
-        for name, value in (headers or {}).items():
-            if name.lower() not in ("content-length", "connection", "transfer-encoding"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)

@@ -9,7 +9,7 @@ import pytest
 
 from emulators.gateway_requests import Probe, prompts_get, streamed_call, tools_call, tools_list, workflow_call
 from emulators.runtime_api import RuntimeApi
-from emulators.small_dynamodb import SmallDynamoDB
+from emulators.small_dynamodb import SmallDynamoDB, running_dynamodb
 from tests.runtime.conftest import FUNCTIONS, Start
 
 ROOT = Path(__file__).parents[2]
@@ -48,10 +48,8 @@ type Load = Callable[..., set[str]]
 
 @pytest.fixture
 def dynamodb() -> Iterator[SmallDynamoDB]:
-    server = SmallDynamoDB()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with running_dynamodb() as dynamodb:
+        yield dynamodb
 
 
 @pytest.fixture

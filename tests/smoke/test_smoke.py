@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.answering import Answer, Request, answering
+from emulators.answering import Answer, Request, answering
 from tests.serving import served
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from typing import Any
 import boto3
 import pytest
 
+from emulators.answering import Answer, answering
 from mcp_baton.cli.remote.http import Access
-from tests.answering import Answer, answering
 from tests.smoke.report import Finding
 from tests.smoke.stack import Stack
 

@@ -1,10 +1,14 @@
-"""Small HTTP servers in threads, each of which is one function from a request to an answer."""
+"""HTTP servers in threads, each of which is one function from a request to an answer.
+
+They keep connections, as services of AWS do. `mcp_baton.local.http_server`, which serves people, closes each one, so
+that no test or benchmark could count or time requests on a kept connection.
+"""
 
 import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, override
@@ -12,6 +16,8 @@ from typing import Any, Self, override
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    """A request. The names of its headers are in lower case."""
+
     method: str
     target: str
     headers: Mapping[str, str]
@@ -32,23 +38,29 @@ class Answer:
         return cls(status, {"Content-Type": "application/json"}, json.dumps(value).encode())
 
 
-class Refusal(Exception):
-    """A request is refused with an OAuth error."""
-
-
 @contextmanager
 def answering(
-    answer: Callable[[Request], Answer], tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    answer: Callable[[Request], Answer | None], tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
 ) -> Iterator[str]:
-    """Serve, and yield the address."""
+    """Serve, and yield the address. A request whose answer is None gets none: its connection is closed."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        @override
+        def handle(self) -> None:
+            # Clients give up, and processes are killed, while their requests are here.
+            with suppress(OSError):
+                super().handle()
 
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}
             reply = answer(Request(self.command, self.path, headers, body))
+            if reply is None:
+                self.close_connection = True
+                return
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
@@ -59,7 +71,7 @@ def answering(
                 self.wfile.write(piece)
                 self.wfile.flush()
 
-        do_GET = do_POST = do_DELETE = do_OPTIONS = handle_any  # noqa: N815
+        do_GET = do_POST = do_PUT = do_DELETE = do_OPTIONS = handle_any  # noqa: N815
 
         @override
         def log_message(self, format: str, *args: Any) -> None:
