@@ -925,6 +925,12 @@ step(refund)(order_id=order_id, amount=1.0, when=exists(order.email))  # here
 step(refund)(order_id=order_id, amount=1.0, retry=Retry())  # here
 # each in the second parentheses: 'each' is an option of the step -> step(refund, each=…)(…)
 step('refund')(order_id=item(), amount=1.0, each=order.lines)  # here
+# an argument in after: after=<the argument 'order_id'> is no step -> an earlier step
+step(refund, after=[order_id])(order_id=order_id, amount=1.0)  # here
+# a function in after: after=fetch_order is no step -> its name
+step(refund, after=fetch_order)(order_id=order_id, amount=1.0)  # here
+# an element in after: after=<the value item()> is no step -> an earlier step
+ask_user('sure', 'Sure?', after=[item()])  # here
 # an argument in the first parentheses: 'amount' is an argument of the tool 'refund' -> step(refund)(amount=…)
 step(refund, amount=1.0)(order_id=order_id)  # here
 # a field of a step that is not called: step(fetch_order) has no call -> step(fetch_order)(…)

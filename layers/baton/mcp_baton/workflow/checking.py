@@ -333,7 +333,7 @@ def _order_faults(step: Step, earlier_steps: Mapping[str, Step]) -> Iterator[str
     names = [earlier.name for earlier in earlier_steps.values()]
     for name in step.after:
         if name not in names:
-            yield f"after={name!r} names no earlier step{did_you_mean(name if isinstance(name, str) else None, names)}"
+            yield f"after={name!r} names no earlier step{did_you_mean(name, names)}"
 
 
 def _value_faults(step: Step, context: StepContext) -> Iterator[str]:

@@ -128,7 +128,7 @@ class Step:
             template_bindings=_sources_by_name(template_bindings, causes),
             binding=binding or text,
             when=condition,
-            after=tuple(map(_step_name, [after] if isinstance(after, str | Step | Reference) else after or ())),
+            after=_step_names(after, causes),
             faults=tuple(causes),
         )
         note_definition(self)
@@ -324,11 +324,18 @@ def source_from(value: Any) -> Any:
     return PromptArg(value.name) if isinstance(value, Argument) else source_of(value)
 
 
-def _step_name(value: Any) -> Any:
-    if isinstance(value, Step):
-        return value.name
-    source = source_of(value)
-    return source.binding if isinstance(source, StepOutput) else _text(source) if isinstance(source, str) else source
+def _step_names(after: Any, faults: list[str]) -> tuple[str, ...]:
+    """The names of the steps in `after`: one, or several."""
+    is_one = isinstance(after, str | Step | Reference) or not isinstance(after, Iterable)
+    names: list[str] = []
+    for value in () if after is None else (after,) if is_one else after:
+        source = value if isinstance(value, Step) else source_of(value)
+        name = source.name if isinstance(source, Step) else source.binding if isinstance(source, StepOutput) else source
+        if isinstance(name, str):
+            names.append(_text(name))
+        else:
+            faults.append(f"after={value_text(value)} is no step; give the result of an earlier step, or its name")
+    return tuple(names)
 
 
 def _text(value: object) -> str:
