@@ -202,14 +202,23 @@ def test_a_value_that_is_not_a_condition_is_refused() -> None:
     step = mail(when="x")
 
     assert step.faults[0].startswith("when: 'x' is not a condition; compare a reference or a source")
+    assert mail(when=True).faults[0].endswith(", or write constant(True)")
     with pytest.raises(TypeError, match="give a list of values"):
         is_in(prompt_arg("text"), "abc")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "mails"), [({}, ["none 0"]), ({"note": None}, ["none 0"]), ({"note": "a"}, ["a 0", "a 0"])]
+    ("workflow", "arguments", "mails"),
+    [
+        ("notify", {}, ["none 0"]),
+        ("notify", {"note": None}, ["none 0"]),
+        ("notify", {"note": "a"}, ["a 0", "a 0"]),
+        ("notify_nobody", {}, ["none 0"]),
+    ],
 )
-def test_an_argument_that_is_null_counts_as_left_out(arguments: dict[str, Any], mails: list[str]) -> None:
+def test_an_argument_that_is_null_counts_as_left_out(
+    workflow: str, arguments: dict[str, Any], mails: list[str]
+) -> None:
     sent: list[str] = []
     server = shop(sent)
     send_mail = server.tools["send_mail"].function
@@ -220,6 +229,11 @@ def test_an_argument_that_is_null_counts_as_left_out(arguments: dict[str, Any], 
         step(send_mail, name="note", when=exists(note))(text=note)
         step(send_mail)(text=or_default(note, "none"))
 
+    @server.workflow
+    def notify_nobody() -> None:
+        """Notify, without a note."""
+        notify()
+
     with connect(server) as client:
-        assert client.call_workflow("notify", arguments).completed
+        assert client.call_workflow(workflow, arguments).completed
     assert sent == mails

@@ -149,7 +149,7 @@ def item(path: str | None = None) -> Any:
 
 def first_of[T](*values: T | None) -> T:
     """The first of several references or sources that has a value: its step was not skipped, and its field exists. An
-    argument that is null has no value.
+    argument that is null has no value, nor has a null that is not the last value.
 
     Args:
         values: References or sources, at least one; the last one may be a plain value.

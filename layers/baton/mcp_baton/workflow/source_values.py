@@ -63,8 +63,9 @@ NO_ELEMENT: Final = Missing(Item())
 
 
 def _exists(source: Source, value: Json | Missing) -> bool:
-    """Whether a source has a value. An argument that is null counts as left out: models often send null."""
-    return not isinstance(value, Missing) and not (isinstance(source, PromptArg) and value is None)
+    """Whether a source has a value. An argument that is null counts as left out: models often send null. So does a
+    constant, which a workflow function gets as an argument from another one."""
+    return not isinstance(value, Missing) and not (isinstance(source, PromptArg | Constant) and value is None)
 
 
 class SourceValues(Struct, frozen=True):
@@ -109,7 +110,8 @@ class SourceValues(Struct, frozen=True):
                 found = self.resolve(part)
                 if _exists(part, found) or (isinstance(found, Missing) and found.may_come):
                     return found
-            return Missing(source)
+            is_null = any(isinstance(part, Constant) for part in source.sources)
+            return None if is_null else Missing(source)
         if isinstance(source, Item):
             return Missing(source) if isinstance(self.item, Missing) else _field(self.item, source)
         return self._variable(source)

@@ -236,7 +236,8 @@ def condition_of(value: object) -> Condition:
     source = source_of(value)
     if isinstance(source, SOURCES):
         return Condition("==", (source, Constant(True)), frozenset(workflows_of(value)))
-    raise TypeError(f'{value!r} is not a condition; compare a reference or a source: order["total"] > 100')
+    hint = f", or write constant({value})" if isinstance(value, bool) else ""
+    raise TypeError(f'{value!r} is not a condition; compare a reference or a source: order["total"] > 100{hint}')
 
 
 def prompt_arg(name: str) -> PromptArg:
@@ -282,7 +283,7 @@ def is_in(value: object, values: Sequence[Json]) -> Condition:
 
 def exists(value: object) -> Condition:
     """The condition that a reference or a source has a value: its step was not skipped, and the field exists. An
-    argument that is null has no value."""
+    argument or a constant that is null has no value."""
     return Condition.of("exists", value)
 
 
