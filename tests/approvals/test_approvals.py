@@ -455,7 +455,8 @@ def test_a_parallel_list_shows_the_approval_of_its_first_element_whichever_call_
         for number in (2, 0, 1)
     }
     nothing: Any = None
-    assert ListRun(nothing, nothing, nothing, [], stops=dict(stops)).stop == stops[0]
+    stop: Any = ListRun(nothing, nothing, nothing, [], stops=dict(stops)).stop
+    assert (stop.approval_id, [call.index for call in stop.unapproved]) == ("a0", [0, 1, 2])
 
 
 @pytest.mark.parametrize("parallel", [1, 5, 30])

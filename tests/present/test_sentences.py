@@ -68,6 +68,7 @@ from mcp_baton.workflow.pause import (
     PauseReason,
     Reason,
     Remedy,
+    UnapprovedItem,
 )
 from mcp_baton.workflow.refusals import NOT_RESUMED, DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.remaining import next_calls
@@ -152,6 +153,8 @@ def sample(kind: type[Reason]) -> PauseReason:
     values[tuple[OpenQuestion, ...]] = [question]
     values |= {tuple[InvalidField, ...]: [{"field": "c", "problem": "no"}], int: 1}
     values[tuple[FailedItem, ...]] = [{"index": 2, "error": "no"}]
+    unapproved: Json = {"index": 3, "approvalId": "b", "audience": "text", "message": "Pay?", "expiresAt": LATER}
+    values[tuple[UnapprovedItem, ...]] = [unapproved]
     members = {member.encode_name: values[member.type] for member in structs.fields(kind)}
     members |= dict.fromkeys(members.keys() & PAUSED_STEP, "pay")
     members |= dict.fromkeys(members.keys() & {"until", "expiresAt"}, LATER)
@@ -234,7 +237,9 @@ def decided(state: ApprovalState, until_ms: int = NOW_MS + 1) -> Any:
     ],
 )
 def test_an_approval_waits_for_no_reader_after_its_decision(store: Any, message: str) -> None:
-    reason = structs.replace(sample(next(kind for kind in REASONS if kind.__name__ == "ApprovalRequired")), reason=None)
+    reason = structs.replace(
+        sample(next(kind for kind in REASONS if kind.__name__ == "ApprovalRequired")), reason=None, unapproved_count=0
+    )
     paused_task, execution = task(pause=reason), reader(store)
     texts = [
         task_view(paused_task, execution)["statusMessage"],

@@ -551,3 +551,45 @@ def test_a_pause_says_that_one_element_has_failed_and_another_one_has_no_approva
         "1 of 2 calls failed; the call for element 0: a has no mailbox; 1 more was not made without approval"
     )
     assert (second_run.pause.failed_count, second_run.pause.unapproved_count) == (1, 1)
+    assert "because no person of the group 'people' had approved it: \"Mail b?\"" in second_run.text
+    assert 'Call mail with {"to": "a"' in second_run.text
+    assert '{"to": "b"' not in second_run.text  # the server makes this call after the decision
+
+
+def test_a_list_names_all_calls_that_wait_for_approvals() -> None:
+    server = Server("s")
+
+    @server.tool(approval=Approval("people", message="Mail {to}?"))
+    def mail(to: str) -> str:
+        """Mail a person."""
+        return to
+
+    @server.workflow
+    def write() -> None:
+        """Write to three people."""
+        step(mail, each=["a", "b", "c"])(to=item())
+
+    with connect(server, owner="kim") as client:
+        people = client.as_owner("ada", scopes=["people"])
+        run = client.call_workflow("write")
+        ids = {entry["arguments"]["to"]: entry["approvalId"] for entry in people.approvals()}
+        message = client.task(run.task_id).shown["statusMessage"]
+        people.deny(ids["b"], reason="No")
+        people.approve(ids["a"])
+        client.call_tool("mail", {"to": "a"}, task=f"{run.task_id}/mail/0")
+        after_call = client.task(run.task_id).pause
+        after_denial = client.call_workflow("write", task=run.task_id)
+
+    assert [(call["index"], call["message"]) for call in run.pause.unapproved] == [
+        (0, "Mail a?"),
+        (1, "Mail b?"),
+        (2, "Mail c?"),
+    ]
+    assert (
+        '2 more calls were not made, because no person of the group \'people\' had approved them: "Mail b?", "Mail c?".'
+        in run.text
+    )
+    assert message == "paused: waits for an approval of people (3 calls have none)"
+    assert (after_call.approval_id, after_call.unapproved_count) == (ids["b"], 2)
+    assert (after_denial.pause.message, after_denial.pause.unapproved_count) == ("Mail c?", 2)
+    assert '"Mail b?" (denied)' in after_denial.text

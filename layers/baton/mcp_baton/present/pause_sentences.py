@@ -18,6 +18,7 @@ from mcp_baton.workflow.pause import (
     ApprovalDenied,
     ApprovalExpired,
     ApprovalGranted,
+    ApprovalReason,
     ApprovalRequired,
     DeadlineExceeded,
     Interrupted,
@@ -30,7 +31,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
     Waiting,
 )
-from mcp_baton.workflow.stored_pauses import SHARED_TEXTS, shortened
+from mcp_baton.workflow.stored_pauses import MAX_SHARED_FIELDS, SHARED_TEXTS, shortened
 
 WAITS_FOR_MODEL: Final = "waits for the model"
 
@@ -88,7 +89,7 @@ def _mismatch(reason: SchemaMismatch) -> str:
 def _failed(reason: StepFailed) -> str:
     error = quoted_error(reason.error)
     if reason.resource is None:
-        return f"Step '{reason.step}' failed: {error}. {failure_hint(reason)}"
+        return f"Step '{reason.step}' failed: {error}. {failure_hint(reason)}{_unapproved(reason)}"
     call = " Its tool was not called." if reason.suggested_tool else ""
     unread = f"the resource {encoded_uri(reason.resource)} could not be read"
     return f"Step '{reason.step}' failed: {unread}: {error}.{call} {failure_hint(reason)}"
@@ -139,18 +140,33 @@ def _question(question: OpenQuestion) -> str:
 def _not_approved(reason: ApprovalRequired | ApprovalDenied) -> str:
     approval = NotApproved(reason.approval_id, reason.audience, reason.message, reason.expires_at, reason.reason)
     denied = isinstance(reason, ApprovalDenied)
-    return f"Step '{reason.step}' did not run: {approval.denied() if denied else approval.waits()}"
+    return f"Step '{reason.step}' did not run: {approval.denied() if denied else approval.waits()}{_unapproved(reason)}"
+
+
+def _unapproved(reason: StepFailed | ApprovalReason) -> str:
+    """The sentence about the calls of a list that no person had approved, except the one that the reason is about."""
+    told = None if isinstance(reason, StepFailed) else reason.approval_id
+    count = reason.unapproved_count - (told is not None)
+    if count < 1:
+        return ""
+    calls = "1 more call was" if count == 1 else f"{count} more calls were"
+    items = [item for item in reason.unapproved if item.approval_id != told][:MAX_SHARED_FIELDS]
+    group = f" of the group {items[0].audience!r}" if items else ""
+    texts = [f"{one_line(item.message)}{'' if item.reason is None else ' (denied)'}" for item in items]
+    rest = [f"and {count - len(items)} more"] if items and count > len(items) else []
+    names = f": {', '.join([*texts, *rest])}" if items else ""
+    return f" {calls} not made, because no person{group} had approved {'it' if count == 1 else 'them'}{names}."
 
 
 def _approved(reason: ApprovalGranted) -> str:
-    message = quoted_error(reason.message)
-    return f"A person of the group {reason.audience!r} has approved the call of step '{reason.step}': {message}."
+    call = f"the call of step '{reason.step}': {quoted_error(reason.message)}"
+    return f"A person of the group {reason.audience!r} has approved {call}.{_unapproved(reason)}"
 
 
 def _expired(reason: ApprovalExpired) -> str:
     return (
         f"The approval of the call of step '{reason.step}' expired at {reason.expires_at}: "
-        f"{quoted_error(reason.message)}. The next attempt requests another one."
+        f"{quoted_error(reason.message)}. The next attempt requests another one.{_unapproved(reason)}"
     )
 
 
@@ -191,7 +207,11 @@ PAUSE_SENTENCES: Final[Mapping[type[Reason], PauseSentences]] = {
     ),
     AnswersRequired: PauseSentences(("needs an answer",), _questions),
     ApprovalRequired: PauseSentences(
-        ("waits for an approval of {audience}", "waits for an approval"),
+        (
+            "waits for an approval of {audience} ({unapprovedCount} calls have none)",
+            "waits for an approval of {audience}",
+            "waits for an approval",
+        ),
         _not_approved,
         waits="waits for a person",
         in_status=True,
@@ -292,7 +312,8 @@ def suspended_line(reasons: Iterable[PauseReason]) -> str:
 def _suspended_state(reason: PauseReason) -> str:
     match reason:
         case ApprovalRequired():
-            return f"{WAITS} of {reason.audience} until {reason.expires_at}"
+            count = f" ({reason.unapproved_count} calls have none)" if reason.unapproved_count else ""
+            return f"{WAITS} of {reason.audience} until {reason.expires_at}{count}"
         case Waiting(over=False):
             return f"{WAITS_FOR[reason.waits_for]} {reason.until} (step {reason.step})"
         case _:

@@ -24,7 +24,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.host import status_of, stored_result
 from mcp_baton.workflow.list_elements import ListElements, failed_items, item_name
-from mcp_baton.workflow.pause import FailedItem, StepFailed, pause_after, pause_at
+from mcp_baton.workflow.pause import ApprovalRequired, FailedItem, StepFailed, UnapprovedItem, pause_after, pause_at
 from mcp_baton.workflow.plan import CallArguments, Plan
 from mcp_baton.workflow.stored_calls import stored_call
 
@@ -229,10 +229,7 @@ def _item_batch(
         return _replaced_item_batch(plan, match, item, outcome, variables)
     items = plan.items_of(name) or ListElements([], {})
     stored_names, errors = {f"{ITEMS_PREFIX}{name}", f"{ELEMENTS_PREFIX}{name}"}, _item_errors(plan, name)
-    pause = pause_at(name, plan.pauses)
-    unapproved_count = pause.unapproved_count if isinstance(pause, StepFailed) else 0
-    if unapproved_count and item not in errors:
-        unapproved_count -= 1
+    unapproved = _unapproved_after(plan, name, item, errors)
     if isinstance(outcome, Succeeded):
         replaced = frozenset({item}) if items.stored and item in items.stored.done else frozenset()
         items = replace(items, known={**items.known, item: outcome.value}, dropped=items.dropped | replaced)
@@ -250,7 +247,7 @@ def _item_batch(
         notes = _early_note(plan, steps[0])
     return Batch(
         steps=steps,
-        pauses=_pauses_after_item(plan, match.step, tool, outcome, errors, items, unapproved_count),
+        pauses=_pauses_after_item(plan, match.step, tool, outcome, errors, items, unapproved),
         variables=variables.changed | notes,
         lists={name: items.to_write()} if items.stored or not is_done else {},
         removed=variables.removed | (stored_names & plan.task.variables.keys() if is_done else set()),
@@ -275,6 +272,19 @@ def _item_errors(plan: Plan, name: str) -> dict[int, str]:
     return {item.index: item.error for item in pause.failed_items} if isinstance(pause, StepFailed) else {}
 
 
+def _unapproved_after(
+    plan: Plan, name: str, item: int, errors: Mapping[int, str]
+) -> tuple[int, tuple[UnapprovedItem, ...]]:
+    """How many calls of a list have no approval after the call of this element, and those of them that are stored."""
+    pause = pause_at(name, plan.pauses)
+    if not isinstance(pause, StepFailed | ApprovalRequired):
+        return 0, ()
+    count, stored = pause.unapproved_count, pause.unapproved
+    others = tuple(other for other in stored if other.index != item)
+    was_unapproved = others != stored or (len(stored) < count and item not in errors)
+    return count - was_unapproved, others
+
+
 def _pauses_after_item(
     plan: Plan,
     progress: StepProgress,
@@ -282,12 +292,12 @@ def _pauses_after_item(
     outcome: Outcome,
     errors: Mapping[int, str],
     items: ListElements,
-    unapproved_count: int,
+    unapproved: tuple[int, tuple[UnapprovedItem, ...]],
 ) -> tuple[JsonObject, ...] | None:
     """The reasons after the call of an element. That of the list names the calls that have failed and not succeeded
     since."""
     name = progress["name"]
-    stored_pause = pause_at(name, plan.pauses)
+    stored_pause, (unapproved_count, unapproved_items) = pause_at(name, plan.pauses), unapproved
     # A step is failed only when all its calls have been made, except those that a person has not approved.
     count = len(items.open) - unapproved_count if progress["status"] == StepStatus.FAILED else len(errors)
     error = failed_items(errors, count, len(items.elements), unapproved_count)
@@ -298,11 +308,13 @@ def _pauses_after_item(
         return plan.pauses_with(name, None)
     elif isinstance(stored_pause, StepFailed):
         pause = replace(stored_pause, error=error)
+    elif isinstance(stored_pause, ApprovalRequired) and unapproved_items:
+        return plan.pauses_with(name, stored_pause.of_items(unapproved_count, unapproved_items))
     else:
         return None  # the other elements still need what the reason says, if there is one
     failures = tuple(FailedItem(index, error) for index, error in sorted(errors.items()))
-    details = replace(pause, failed_items=failures, failed_count=count, unapproved_count=unapproved_count)
-    return plan.pauses_with(name, details)
+    details = replace(pause, failed_items=failures, failed_count=count)
+    return plan.pauses_with(name, replace(details, unapproved_count=unapproved_count, unapproved=unapproved_items))
 
 
 def _step_write(

@@ -159,6 +159,17 @@ class FailedItem(Struct, frozen=True):
     error: str
 
 
+class UnapprovedItem(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The call of an element of a list that a person has not approved. The members are those of `NotApproved`."""
+
+    index: int
+    approval_id: str
+    audience: str
+    message: str
+    expires_at: str
+    reason: str | None = None
+
+
 class StepFailed(Reason, frozen=True, tag="toolError"):
     """The tool reported an error, raised or timed out, or a resource could not be read. The step is `failed`.
 
@@ -169,6 +180,7 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
         failed_items: Of a step with `each`: the elements whose calls failed, the first 20 when it is stored.
         failed_count: How many calls failed.
         unapproved_count: How many further calls were not made, because no person has approved them.
+        unapproved: These calls, the first 20 when they are stored.
         outcome_unknown: Whether the tool ran out of time, so that it may still have happened.
         idempotency_key: The key of that call, if it is known and no digest of a secret.
     """
@@ -186,6 +198,7 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     failed_items: tuple[FailedItem, ...] = ()
     failed_count: int = 0
     unapproved_count: int = 0
+    unapproved: tuple[UnapprovedItem, ...] = ()
     outcome_unknown: bool = False
     idempotency_key: str | None = None
 
@@ -249,8 +262,13 @@ class AnswersRequired(Reason, frozen=True, tag="answersRequired"):
         return {**super().to_json(), "questions": to_builtins([*self.shown_questions])}
 
 
-class _ApprovalReason(Reason, frozen=True, kw_only=True):
-    """The members of both reasons. `expires_at` is ISO 8601 in UTC."""
+class ApprovalReason(Reason, frozen=True, kw_only=True):
+    """The members of all reasons that approvals cause. `expires_at` is ISO 8601 in UTC.
+
+    Attributes:
+        unapproved_count: Of a step with `each`: how many calls were not made, because no person has approved them.
+        unapproved: These calls, the first 20 when they are stored. The other members are those of the first one.
+    """
 
     step: str = field(name="blockedStep")
     approval_id: str
@@ -259,32 +277,40 @@ class _ApprovalReason(Reason, frozen=True, kw_only=True):
     expires_at: str
     suggested_tool: str = ""
     reason: str | None = None
+    unapproved_count: int = 0
+    unapproved: tuple[UnapprovedItem, ...] = ()
 
 
-class ApprovalRequired(_ApprovalReason, frozen=True, tag="approvalRequired"):
+class ApprovalRequired(ApprovalReason, frozen=True, tag="approvalRequired"):
     """A person has to approve the step's call (docs/approvals.md)."""
 
     remedy = Remedy.DECISION
+
+    def of_items(self, count: int, items: tuple[UnapprovedItem, ...]) -> Self:
+        """The reason of a list for so many calls, of which these are known."""
+        members = structs.asdict(next((item for item in items if item.reason is None), items[0]))
+        del members["index"]
+        return structs.replace(self, unapproved_count=count, unapproved=items, **members)
 
     @property
     def server_can_continue(self) -> bool:
         return True
 
 
-class ApprovalDenied(_ApprovalReason, frozen=True, tag="approvalDenied"):
+class ApprovalDenied(ApprovalReason, frozen=True, tag="approvalDenied"):
     """A person has denied the step's call. `reason` is in the person's words."""
 
     remedy = Remedy.NONE
 
 
-class ApprovalGranted(_ApprovalReason, frozen=True, tag="approvalGranted"):
+class ApprovalGranted(ApprovalReason, frozen=True, tag="approvalGranted"):
     """A person has approved the step's call since the run paused. This is computed when a task is read, and never
     stored."""
 
     remedy = Remedy.SERVER
 
 
-class ApprovalExpired(_ApprovalReason, frozen=True, tag="approvalExpired"):
+class ApprovalExpired(ApprovalReason, frozen=True, tag="approvalExpired"):
     """Nobody has decided the step's call in time, or it was not made in time. Computed as `ApprovalGranted`."""
 
     remedy = Remedy.SERVER

@@ -21,7 +21,15 @@ from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
 from mcp_baton.workflow.list_elements import item_name
-from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvableParams, Waiting, refused_arguments
+from mcp_baton.workflow.pause import (
+    PauseReason,
+    Remedy,
+    StepFailed,
+    UnresolvableParams,
+    Waiting,
+    pause_at,
+    refused_arguments,
+)
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.server_view import ServerView
@@ -163,9 +171,13 @@ class RemainingCalls(Struct, frozen=True):
         return [step for step in steps if step.name in stopped or not is_early(variables, step.name)]
 
     def open_elements(self, step: Step) -> list[int]:
-        """The elements of a step's list without a result, except those whose calls a person has denied."""
-        items = self.known.items_of(step)
-        open_elements = items.open if items else []
+        """The elements of a step's list without a result, except those whose calls a person has denied; after failures
+        also except those whose calls wait for an approval, because the server makes them after the decision."""
+        items, pause = self.known.items_of(step), pause_at(step.name, self.pauses)
+        waiting = (
+            {item.index for item in pause.unapproved} if isinstance(pause, StepFailed) and self.resume_handle else set()
+        )
+        open_elements = [index for index in items.open if index not in waiting] if items else []
         return [index for index in open_elements if not is_denied(self.known.variables, item_name(step.name, index))]
 
     def _steps(self) -> list[Step]:

@@ -46,7 +46,7 @@ function shortForm(pause) {
 	if (remedyOf(pause) === "wait") return waitOf(pause);
 	const names = (template) => [...template.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
 	const templates = PAUSES.types[pause.type]?.short ?? ["it stopped"];
-	const template = templates.find((one) => names(one).every((name) => pause[name]?.length));
+	const template = templates.find((one) => names(one).every((name) => pause[name]?.length ?? pause[name]));
 	return template.replace(/\{(\w+)\}/g, (_, name) => Array.isArray(pause[name]) ? listOf(pause[name]) : pause[name]);
 }
 
@@ -69,7 +69,10 @@ function why(pause) {
 	return {
 		bad: reason?.is_failure, title: `Paused${step ? ` at ${step}` : ""}: ${shortForm(pause)}`, quote: pause.error,
 		says: [(!reason || needsApproval(pause)) && pause.message, pause.reason && `The reason: "${pause.reason}"`, advice].filter(Boolean),
-		points: (pause.invalidFields ?? []).map((entry) => `${entry.field}: ${entry.problem}`),
+		points: [
+			...(pause.invalidFields ?? []).map((entry) => `${entry.field}: ${entry.problem}`),
+			...(pause.unapproved ?? []).map(({ message, reason }) => `Not approved: ${message}${reason === undefined ? "" : " (denied)"}`),
+		],
 	};
 }
 

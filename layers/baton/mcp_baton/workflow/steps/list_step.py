@@ -11,7 +11,15 @@ from mcp_baton.tasks.record import TRIED_PREFIX, timestamp
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Succeeded
 from mcp_baton.workflow.list_elements import ListElements, failed_items
-from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, FailedItem, StepFailed, Waiting, pause_after
+from mcp_baton.workflow.pause import (
+    ApprovalDenied,
+    ApprovalRequired,
+    FailedItem,
+    StepFailed,
+    UnapprovedItem,
+    Waiting,
+    pause_after,
+)
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import Item, Source, StepOutput, as_source, parts_of, source_json, source_text
 from mcp_baton.workflow.step_run import StepRun
@@ -235,12 +243,19 @@ class ListRun(Struct):
     def stop(self) -> ApprovalRequired | Waiting | ApprovalDenied | None:
         """Why the list has stopped. It can continue as long as a decision or a time is awaited, so it waits for that,
         and for the earliest time. Of equal reasons, that of the first element counts, whichever call ended first."""
-        return min((stop for _, stop in sorted(self.stops.items())), key=_urgency, default=None)
+        stop = min((stop for _, stop in sorted(self.stops.items())), key=_urgency, default=None)
+        if isinstance(stop, Waiting | None) or len(self.unapproved) == 1:
+            return stop
+        return structs.replace(stop, unapproved_count=len(self.unapproved), unapproved=self.unapproved)
 
     @property
-    def unapproved_count(self) -> int:
-        """How many calls were not made because no person has approved them."""
-        return sum(not isinstance(stop, Waiting) for stop in self.stops.values())
+    def unapproved(self) -> tuple[UnapprovedItem, ...]:
+        """The calls that were not made because no person has approved them."""
+        stops = [(index, stop) for index, stop in sorted(self.stops.items()) if not isinstance(stop, Waiting)]
+        return tuple(
+            UnapprovedItem(index, stop.approval_id, stop.audience, stop.message, stop.expires_at, stop.reason)
+            for index, stop in stops
+        )
 
     @property
     def waits_ms(self) -> list[int]:
@@ -261,7 +276,7 @@ class ListRun(Struct):
 
     def _error(self) -> str:
         errors = {index: failure.error for index, failure in self.failed.items()}
-        return failed_items(errors, len(errors), len(self.items.elements), self.unapproved_count)
+        return failed_items(errors, len(errors), len(self.items.elements), len(self.unapproved))
 
     def pause(self) -> StepFailed | None:
         """The pause after all calls have ended; `None` if all of them have succeeded."""
@@ -284,7 +299,8 @@ class ListRun(Struct):
             pause,
             failed_items=failed_calls,
             failed_count=len(failed_calls),
-            unapproved_count=self.unapproved_count,
+            unapproved_count=len(self.unapproved),
+            unapproved=self.unapproved,
         )
 
 
