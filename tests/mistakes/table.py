@@ -435,6 +435,7 @@ DECORATORS = (
         )
         for decorator, option, said, remedy in (
             ("tool(", "title=5", "", "give a text"),
+            ("tool(", "idempotent='no'", "", "give True or False"),
             ("prompt(", "description=5", "", "give a text"),
             ("resource('manual://a', ", "mime_type=5", "", "give a text"),
             ("tool(", "icons=['a']", "", "{'src': "),

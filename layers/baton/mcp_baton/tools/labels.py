@@ -3,10 +3,10 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import UnionType
 from typing import Any, Final, TypedDict
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.http import GROUPS_CLAIM, SCOPE_CLAIMS
@@ -31,7 +31,7 @@ class Labels(Struct, frozen=True):
         while isinstance(function, functools.partial):
             function = function.func
         docstring = function.__doc__ if inspect.isroutine(function) else type(function).__call__.__doc__
-        return replace(self, description=inspect.cleandoc(docstring) if docstring else "")
+        return structs.replace(self, description=inspect.cleandoc(docstring) if docstring else "")
 
     def to_json(self) -> dict[str, Json]:
         members: dict[str, Json] = {
@@ -65,10 +65,36 @@ class AllLabels(PromptLabels, total=False):
     `priority`, `lastModified`."""
 
 
-def check_text(name: str, value: object, subject: str = "") -> None:
-    """Check an option that clients show: many clients reject a whole list with another value in it."""
-    if not isinstance(value, str):
-        raise RegistrationError(f"{subject}{name}={value!r} is not possible; give a text")
+type OptionType = tuple[type | UnionType, str]
+"""The type of an option, and what to do if it has another value."""
+
+TEXT: Final[OptionType] = (str, "give a text")
+"""Many clients reject a whole list with another value in it."""
+OPTIONAL_TEXT: Final[OptionType] = (str | None, TEXT[1])
+FLAG: Final[OptionType] = (bool, "give True or False")
+"""Otherwise the truth of a value would hide a mistake such as `durable="no"`."""
+
+
+def type_faults(options: Mapping[str, object], types: Mapping[str, OptionType]) -> dict[str, str]:
+    """What is wrong with each option that has another type, with the correction."""
+    return {
+        option: f"{option}={value_text(options.get(option))} is not possible; {remedy}"
+        for option, (kind, remedy) in types.items()
+        if not isinstance(options.get(option), kind)
+    }
+
+
+def check_types(options: Mapping[str, object], types: Mapping[str, OptionType], subject: str = "") -> None:
+    """Raise `RegistrationError` if an option has another type."""
+    for fault in type_faults(options, types).values():
+        raise RegistrationError(f"{subject}{fault}")
+
+
+def value_text(value: object) -> str:
+    """A value in an error: a function's name, otherwise the `repr`, cut if it is long."""
+    name = getattr(value, "__qualname__", None)
+    text = name if isinstance(name, str) else repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def check_icons(icons: Any, subject: str = "") -> None:
@@ -79,9 +105,7 @@ def check_icons(icons: Any, subject: str = "") -> None:
 
 
 def _check_labels(labels: Labels, subject: str) -> None:
-    for name in ("title", "description"):
-        if (text := getattr(labels, name)) is not None:
-            check_text(name, text, f"{subject}: ")
+    check_types(structs.asdict(labels), dict.fromkeys(("title", "description"), OPTIONAL_TEXT), f"{subject}: ")
     check_icons(labels.icons, f"{subject}: ")
     for name in ("annotations", "meta"):
         members: object = getattr(labels, name)
@@ -91,9 +115,8 @@ def _check_labels(labels: Labels, subject: str) -> None:
             is_json = False
         if not is_json:
             raise RegistrationError(f"{subject}: {name}={members!r} is not possible; give a dict that is JSON")
-    for hint, value in (labels.annotations or {}).items():
-        if hint.endswith("Hint") and not isinstance(value, bool):
-            raise RegistrationError(f"{subject}: {hint}={value!r} is not possible; give True or False")
+    annotations = labels.annotations or {}
+    check_types(annotations, {name: FLAG for name in annotations if name.endswith("Hint")}, f"{subject}: ")
 
 
 TOOL_OPTIONS: Final = (

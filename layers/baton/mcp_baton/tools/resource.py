@@ -19,7 +19,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, dumps, to_json
 from mcp_baton.tools.content import ResourceContent
-from mcp_baton.tools.labels import Labels, check_text
+from mcp_baton.tools.labels import OPTIONAL_TEXT, TEXT, Labels, check_types
 from mcp_baton.tools.outcomes import Failed, Mismatch, ResourceUnavailable
 from mcp_baton.tools.schema.schema import InputSchema
 from mcp_baton.tools.schema.signature import signature_of_tool
@@ -154,15 +154,14 @@ class Resource:
         mime_type: str | None,
         requires: frozenset[str] = frozenset(),
     ) -> None:
-        for option, text in (("name", name), ("mime_type", mime_type or "")):
-            check_text(option, text, f"resource {uri!r}: ")
+        subject = f"resource {uri!r}"
+        check_types({"name": name, "mime_type": mime_type}, {"name": TEXT, "mime_type": OPTIONAL_TEXT}, f"{subject}: ")
         self.uri = uri
         self.requires = requires
         self.function = function
         self.name = name
         self.labels = labels.for_function(function)
         self.mime_type = mime_type
-        subject = f"resource {uri!r}"
         self._template = Template(uri, subject)
         self.variables = self._template.names
         self.match = self._template.match

@@ -13,7 +13,7 @@ from mcp_baton.protocol.json import Json, JsonObject, to_json
 from mcp_baton.tools.approval import Approval, check_approval
 from mcp_baton.tools.arguments import NAME, TASK_ID, is_portable_name
 from mcp_baton.tools.content import explicit_content, may_be_content, mentions_content
-from mcp_baton.tools.labels import AllLabels, Labels
+from mcp_baton.tools.labels import FLAG, AllLabels, Labels, check_types
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.param_headers import Header, mirrored
 from mcp_baton.tools.published_schema import optional_parameter, published, with_null_for_numbers
@@ -74,8 +74,7 @@ def task_support(options: dict[str, Any], subject: str) -> TaskSupport:
     for name, value, choices in (("task", support, SUPPORTS), ("task_start", start, STARTS)):
         if value not in choices:
             raise RegistrationError(f"{subject}: {name}={value!r} is not possible{did_you_mean(value, choices)}")
-    if not isinstance(idempotent, bool):
-        raise RegistrationError(f"{subject}: idempotent={idempotent!r} must be True or False")
+    check_types({"idempotent": idempotent}, {"idempotent": FLAG}, f"{subject}: ")
     if support == "forbidden" and (start != "call" or not idempotent):
         option = "task_start" if start != "call" else "idempotent"
         cause = f"{option} has no effect unless the tool may run as a task"

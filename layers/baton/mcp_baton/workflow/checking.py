@@ -10,6 +10,7 @@ from mcp_baton.hints import closest, did_you_mean
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tools.approval import check_approval
 from mcp_baton.tools.arguments import NAME, TASK_ID, Argument, is_portable_name
+from mcp_baton.tools.labels import value_text
 from mcp_baton.tools.templates import placeholders
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Workflow
@@ -32,7 +33,7 @@ from mcp_baton.workflow.sources import (
 from mcp_baton.workflow.steps.context import StepContext, as_code, width_fault
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.question import Question
-from mcp_baton.workflow.steps.step import Step, value_text
+from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.tool_step import ToolFunction
 
 MAX_STEPS = 100

@@ -11,9 +11,10 @@ from mcp_baton.exceptions import RegistrationError
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
 from mcp_baton.tasks.texts import within_bytes
 from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.labels import FLAG, OPTIONAL_TEXT, TEXT, type_faults, value_text
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.question import Question
-from mcp_baton.workflow.steps.step import Step, value_text
+from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
 
 MAX_GOAL_BYTES: Final = 500
@@ -30,10 +31,11 @@ TASK_RESULT: Final = "task_result"
 
 
 _OPTION_TYPES: Final = {
-    **dict.fromkeys(("name", "description", "title"), str),
-    **dict.fromkeys(("durable", "tool", "ask", "background"), bool),
+    "name": TEXT,
+    "description": TEXT,
+    "title": OPTIONAL_TEXT,
+    **dict.fromkeys(("durable", "tool", "ask", "background"), FLAG),
 }
-"""The types of options that clients see, or whose truth would hide a mistake such as `durable="no"`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,18 +78,12 @@ class Workflow:
     faults: Sequence[str] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        faults = list(dict.fromkeys((*self.faults, *self._wrong_types())))  # a copy has them already
+        wrong_types = type_faults(vars(self), _OPTION_TYPES).values()
+        faults = list(dict.fromkeys((*self.faults, *wrong_types)))  # a copy has them already
         arguments = _members("arguments", self.arguments, Argument, faults)
         steps = _members("steps", self.steps, Step, faults)
         vars(self).update(arguments=arguments, steps=steps, faults=tuple(faults))
         note_definition(self)
-
-    def _wrong_types(self) -> Iterator[str]:
-        for option, kind in _OPTION_TYPES.items():
-            value = getattr(self, option)
-            if not isinstance(value, kind) and not (option == "title" and value is None):
-                remedy = "a text" if kind is str else "True or False"
-                yield f"{option}={value_text(value)} is not possible; give {remedy}"
 
     @property
     def has_workflow_tool(self) -> bool:

@@ -17,7 +17,7 @@ from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskR
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.arguments import TASK_ARGUMENT, TASK_ID, Argument
 from mcp_baton.tools.completion import Completion
-from mcp_baton.tools.labels import check_icons, check_text, scopes_in
+from mcp_baton.tools.labels import FLAG, OPTIONAL_TEXT, TEXT, check_icons, check_types, scopes_in
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.tool import Tool
@@ -32,6 +32,12 @@ type TaskIds = Literal["meta", "text"]
 """Where clients read and write a task's id: only in `_meta`, or also in prompts' texts and arguments."""
 
 DEFAULT_REPEATS: Final = timedelta(minutes=2)
+
+_OPTION_TYPES: Final = {
+    **dict.fromkeys(("name", "version"), TEXT),
+    **dict.fromkeys(("title", "instructions", "website_url"), OPTIONAL_TEXT),
+    "mask_errors": FLAG,
+}
 
 
 class ServerOptions(Struct, frozen=True):
@@ -53,12 +59,8 @@ class ServerOptions(Struct, frozen=True):
     repeats: timedelta = DEFAULT_REPEATS
 
     def __post_init__(self) -> None:
-        for option in ("name", "version", "title", "instructions", "website_url"):
-            if option in ("name", "version") or getattr(self, option) is not None:
-                check_text(option, getattr(self, option))
+        check_types(structs.asdict(self), _OPTION_TYPES)
         check_icons(self.icons)
-        if not isinstance(self.mask_errors, bool):
-            raise RegistrationError(f"mask_errors={self.mask_errors!r} is not possible; give True or False")
         if self.task_ids not in ("meta", "text"):
             raise RegistrationError(f"task_ids={self.task_ids!r} is not possible; use 'meta' or 'text'")
         _check_number("reply_budget_s", self.reply_budget_s, infinite=True)

@@ -6,10 +6,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from mcp_baton.hints import closest
+from mcp_baton.tools.labels import value_text
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.schema_paths import InvalidPath, Schema, invalid_path, kinds_at
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
-from mcp_baton.workflow.steps.step import Step, value_text
+from mcp_baton.workflow.steps.step import Step
 
 MAX_PARALLEL_CALLS: Final = 100
 """The most calls that may run at the same time."""

@@ -11,6 +11,7 @@ from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.labels import OptionType, type_faults, value_text
 from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.host import Skip
 from mcp_baton.workflow.reference import Reference
@@ -28,12 +29,12 @@ from mcp_baton.workflow.sources import (
 )
 from mcp_baton.workflow.steps.retry import Retry
 
-_KINDS: Final[Mapping[str, tuple[type, str]]] = {
-    "guidance": (str, "write a text, in which {name} is an argument of the workflow"),
-    "retryable": (bool, "write True, or leave it out"),
-    "checkpoint": (bool, "write True, or when=… for a condition"),
+_OPTION_TYPES: Final[Mapping[str, OptionType]] = {
+    "guidance": (str | None, "write a text, in which {name} is an argument of the workflow"),
+    "retryable": (bool | None, "write True, or leave it out"),
+    "checkpoint": (bool | None, "write True, or when=… for a condition"),
 }
-"""The types of options that only some kinds have, and what to write instead of another value."""
+"""Only some kinds have these options."""
 
 NO_SOURCES: Final[Mapping[str, Source]] = MappingProxyType({})
 
@@ -102,11 +103,9 @@ class Step:
         **fields: object,
     ) -> None:
         causes = [] if isinstance(name, str) else [f"its name is a text; write {type(self).__name__}('…')"]
-        causes += faults
-        for option, (kind, remedy) in _KINDS.items():
-            if (value := fields.get(option)) is not None and not isinstance(value, kind):
-                causes.append(f"{option}={value_text(value)} is not possible; {remedy}")
-                fields[option] = None
+        wrong_types = type_faults(fields, _OPTION_TYPES)
+        causes += *faults, *wrong_types.values()
+        fields |= dict.fromkeys(wrong_types)
         text = _text(name)
         if isinstance(resources, str):
             causes.append(f"resources is a list of URIs; write resources=[{resources!r}]")
@@ -348,10 +347,3 @@ def _no_map(value: object) -> str:
     texts = [name for name in names if isinstance(name, str)]
     inner = ", ".join(f"{name!r}: prompt_arg({name!r})" for name in texts) or "'…': prompt_arg('…')"
     return f"arguments={value_text(value)} is no map of parameters to data sources; write arguments={{{inner}}}"
-
-
-def value_text(value: object) -> str:
-    """A value in an error: a function's name, otherwise the `repr`, cut if it is long."""
-    name = getattr(value, "__qualname__", None)
-    text = name if isinstance(name, str) else repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."

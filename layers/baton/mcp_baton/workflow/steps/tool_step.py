@@ -9,6 +9,7 @@ from mcp_baton.hints import did_you_mean
 from mcp_baton.tasks.record import TRIED_PREFIX, WAIT_PREFIX, timestamp
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.calls import ToolCall
+from mcp_baton.tools.labels import value_text
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, ThreadLease
@@ -17,7 +18,7 @@ from mcp_baton.workflow.step_run import StepRun, Stop
 from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
 from mcp_baton.workflow.steps.retry import Retry
-from mcp_baton.workflow.steps.step import Step, value_text
+from mcp_baton.workflow.steps.step import Step
 
 WORKFLOW_NAME: Final = "__baton_workflow_name__"
 """The attribute of a workflow function that has the workflow's name."""
