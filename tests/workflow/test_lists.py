@@ -556,6 +556,42 @@ def test_a_pause_says_that_one_element_has_failed_and_another_one_has_no_approva
     assert '{"to": "b"' not in second_run.text  # the server makes this call after the decision
 
 
+@pytest.mark.parametrize("value", [None, "a text", {"a": 1}, list(range(1_001))])
+def test_the_remedy_of_a_list_that_is_none_corrects_its_source(value: Any) -> None:
+    server = Server("s", task_ids="text")
+
+    @server.tool
+    def find(city: str) -> object:
+        """Find people."""
+        return value if city == "Rome" else ["a"]
+
+    @server.tool
+    def mail(to: str) -> str:
+        """Mail a person."""
+        return to
+
+    @server.workflow
+    def write(city: str) -> None:
+        """Write to the people of a city."""
+        step(mail, each=step(find)(city=city))(to=item())
+
+    @server.workflow
+    def write_to(people: object = None) -> None:
+        """Write to people."""
+        step(mail, each=people)(to=item())
+
+    with connect(server) as client:
+        run = client.call_workflow("write", {"city": "Rome"})
+        client.call_tool("find", {"city": "Paris", "task_id": f"{run.task_id}/find"})
+        last_run = client.call_workflow("write", task=run.task_id)
+        of_argument = client.call_workflow("write_to", {"people": value})
+
+    assert f'call find with {{"city": "Rome", "task_id": "{run.task_id}/find"}}' in run.text
+    assert "For each element" not in run.text + of_argument.text
+    assert last_run.completed
+    assert of_argument.next[-1]["arguments"] == {"task_id": of_argument.task_id, "people": "<prompt arg people>"}
+
+
 def test_a_list_names_all_calls_that_wait_for_approvals() -> None:
     server = Server("s")
 

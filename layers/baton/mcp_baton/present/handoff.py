@@ -232,6 +232,9 @@ def _texts_of_list(remaining: RemainingCalls, step: ListStep, limit: int) -> lis
     items, tool = remaining.known.items_of(step), step.tool
     if items is None:
         source = remaining.known.placeholder(step.each) or "the list"
+        if (cause := remaining.step_to_correct(step)) and cause.tool:
+            call = remaining.call_of(cause, cause.tool, limit)
+            return [f"To correct {source}, which has to be a list: call {cause.tool} with {one_line(call)}"]
         return [f"For each element of {source}: call {tool} with {one_line(remaining.call_of(step, tool, limit))}"]
     open_elements = remaining.open_elements(step)
     shown = [remaining.at(index, items.elements[index]) for index in open_elements[:MAX_CALLS_SHOWN]]

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.tasks.record import APPROVAL_PREFIX, is_early
+from mcp_baton.tasks.record import APPROVAL_PREFIX, StepStatus, is_early
 from mcp_baton.tasks.step_ids import StepId, step_id
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS
@@ -150,11 +150,11 @@ class RemainingCalls(Struct, frozen=True):
 
     @property
     def _left_out(self) -> dict[str, list[str]]:
-        """The arguments of the workflow that its client has left out, by the stopped step that needs them, if no call
-        of the model settles this step."""
+        """The arguments of the workflow that its client has left out, or that are no lists, by the stopped step that
+        needs them, if no call of the model settles this step."""
         steps = [(pause, self.known.workflow.step(pause.step)) for pause in self.pauses]
         return {
-            step.name: [name for name in _prompt_arguments(step) if self._is_left_out(name)]
+            step.name: [name for name in _prompt_arguments(step) if self._is_left_out(name) or self._is_no_list(step)]
             for pause, step in steps
             if isinstance(step, ListStep) or (step and step.tool is None and isinstance(pause, UnresolvableParams))
         }
@@ -209,7 +209,23 @@ class RemainingCalls(Struct, frozen=True):
         """Whether a step, or an element of its list, may be called: no person has denied the call."""
         if self.known.items_of(step) is not None:
             return bool(self.open_elements(step))
+        if self._is_no_list(step):
+            return self.step_to_correct(step) is not None
         return not is_denied(self.known.variables, step.name)
+
+    def _is_no_list(self, step: Step) -> bool:
+        """Whether the source of a step's list has a value over which it cannot run."""
+        if not isinstance(step, ListStep) or self.known.items_of(step) is not None:
+            return False
+        return not isinstance(self.known.resolve(step.each), Missing) or self.step_to_correct(step) is not None
+
+    def step_to_correct(self, step: Step) -> Step | None:
+        """The completed step whose result has to be another one, because a list cannot run over it."""
+        if not isinstance(step, ListStep) or not isinstance(step.each, StepOutput) or self.known.is_lost(step.each):
+            return None
+        producer = self.known.workflow.bound(step.each.binding)
+        is_completed = self.known.statuses[producer.name] is StepStatus.COMPLETED
+        return producer if is_completed and producer.tool is not None else None
 
     def visible_count(self, steps: Sequence[Step]) -> int:
         """How many calls a model can make without the task: up to the first one that uses the result of a callback,
