@@ -180,6 +180,42 @@ def test_a_job_continues_whose_question_was_answered_while_another_step_ran(also
         assert client.task(flow_task(client, task.task_id)).steps["paint"] == "completed"
 
 
+ELSEWHERE: dict[str, tuple[Callable[[Client, str], object], str, list[str]]] = {
+    "cancelled": (lambda client, flow: client.cancel(flow), "completed", []),
+    "completed by a client": (lambda client, flow: client.complete(flow, {}), "completed", []),
+    "answered": (
+        lambda client, flow: client.start_task("order", {"task_id": flow, "answers": {"color": "red"}}),
+        "input_required",
+        ["size"],
+    ),
+}
+
+
+@pytest.mark.parametrize("elsewhere", ELSEWHERE.values(), ids=ELSEWHERE.keys())
+def test_a_job_asks_no_question_that_another_call_has_answered_or_whose_workflow_has_ended(
+    elsewhere: tuple[Callable[[Client, str], object], str, list[str]],
+) -> None:
+    server = Server("shop")
+
+    @server.tool
+    def paint(color: str, size: str) -> None:
+        """Paint the order."""
+
+    @server.workflow(background=True)
+    def order() -> None:
+        """Order something."""
+        color = ask_user("color", "Which color?")
+        step(paint)(color=color, size=ask_user("size", "Which size?"))
+
+    happens, status, asked = elsewhere
+    with connect(server, owner="kim") as client:
+        task = client.start_task("order", {})
+        happens(client, flow_task(client, task.task_id))
+        questions: Any = task.input_requests
+        fields = [name for form in questions.values() for name in form["params"]["requestedSchema"]["properties"]]
+        assert (task.status, fields) == (status, asked)
+
+
 def test_a_job_waits_for_what_the_workflow_waits_for_after_a_request_has_continued_it(client: Client) -> None:
     task = client.start_task("mixed", {})
     flow = flow_task(client, task.task_id)

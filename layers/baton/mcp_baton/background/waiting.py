@@ -16,7 +16,7 @@ from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.workflow.dispatching import dispatch, wake
 from mcp_baton.workflow.lease import Lease
-from mcp_baton.workflow.pause import ApprovalRequired, PauseReason, Waiting
+from mcp_baton.workflow.pause import AnswersRequired, ApprovalRequired, PauseReason, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -43,13 +43,14 @@ class Waits(Struct, frozen=True):
     retries_ms: tuple[int, ...] = ()
 
     @property
-    def steps(self) -> list[Waiting]:
-        return [pause for pause in self.pauses if isinstance(pause, Waiting)]
+    def steps(self) -> list[str]:
+        """The steps that another request can settle: by a callback, or by an answer."""
+        return [pause.step for pause in self.pauses if isinstance(pause, Waiting | AnswersRequired)]
 
     @property
     def ends_ms(self) -> list[int]:
         """When waits end, epoch milliseconds."""
-        return [*(wait.until_ms for wait in self.steps), *self.retries_ms]
+        return [*(pause.until_ms for pause in self.pauses if isinstance(pause, Waiting)), *self.retries_ms]
 
     @property
     def _expiries_ms(self) -> list[int]:
@@ -81,7 +82,8 @@ def suspend(execution: JobExecution, lease: Lease, waits: Waits, write: Write) -
 def ask_and_wait(
     execution: JobExecution, lease: Lease, questions: Mapping[str, JsonObject], waits: Waits, write: Write
 ) -> str:
-    """Ask the client. Meanwhile the other stopped steps can continue. Returns the outcome."""
+    """Ask the client. Meanwhile the other stopped steps of a workflow can continue, another call can answer its
+    questions, or end its task. Returns the outcome."""
     store, now_ms = execution.store, execution.now_ms()
     due_ms = waits.due_ms(now_ms)
     tasks: list[TaskRecord] = []
@@ -90,7 +92,9 @@ def ask_and_wait(
         if store is not None and due_ms is not None:
             lease.task = store.jobs.extend(lease.task, waits.ttl_ms(now_ms), waits.ttl_ms(now_ms))
         if store is not None:
-            tasks.append(store.jobs.ask(lease.task, lease.claim(), questions, due_ms))
+            # Only a job with a time can be woken.
+            expires_ms = lease.task.created_ms + lease.task.ttl_ms if waits.workflow_task else None
+            tasks.append(store.jobs.ask(lease.task, lease.claim(), questions, due_ms or expires_ms))
 
     written = write(CLIENT_ASKED, ask)
     if store is None or written != CLIENT_ASKED:
@@ -98,7 +102,7 @@ def ask_and_wait(
     for task in tasks:
         if task.status is TaskStatus.WORKING:  # the client has answered while the worker ran
             dispatch(execution.services, task)
-        elif due_ms is not None:
+        elif waits.pauses:
             wake_if_it_can_continue(execution, store, task, waits)
     return written
 
@@ -131,4 +135,4 @@ def _can_continue(execution: JobExecution, store: TaskStore, waits: Waits) -> bo
         return False
     task = store.get(execution.owner or "", waits.workflow_task)
     statuses = statuses_of(task)
-    return task.status.terminal or any(statuses[wait.step].settled for wait in waits.steps if wait.step in statuses)
+    return task.status.terminal or any(statuses[step].settled for step in waits.steps if step in statuses)

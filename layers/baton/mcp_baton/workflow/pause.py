@@ -252,6 +252,10 @@ class AnswersRequired(Reason, frozen=True, tag="answersRequired"):
     suggested_tool: str
 
     @property
+    def asks_user(self) -> bool:
+        return any(question.of == "user" for question in self.questions)
+
+    @property
     def shown_questions(self) -> tuple[OpenQuestion, ...]:
         """The questions as models read them: whole, unless they are very long."""
         is_long = sum(len(question.question) for question in self.questions) > 2 * MAX_REASON_TEXT_CHARS
@@ -387,6 +391,11 @@ REASONS: Final[tuple[type[Reason], ...]] = get_args(PauseReason.__value__)
 def suspends(pauses: Sequence[PauseReason]) -> bool:
     """Whether steps have stopped, and all of them only wait: for a person, a callback or a time."""
     return bool(pauses) and all(isinstance(pause, ApprovalRequired | Waiting) for pause in pauses)
+
+
+def waits_or_asks(pauses: Sequence[PauseReason]) -> bool:
+    """Whether steps have stopped, and all of them only wait, or need an answer."""
+    return bool(pauses) and all(isinstance(pause, ApprovalRequired | Waiting | AnswersRequired) for pause in pauses)
 
 
 def pause_at(step: str, pauses: Iterable[PauseReason]) -> PauseReason | None:

@@ -286,11 +286,11 @@ class WorkflowRun(State):
             self.stop_at(StepRun(step, stop=over))
 
     def _note_job(self) -> None:
-        """Note in the task whether the background job of this run waits, so that it is woken."""
+        """Note in the task whether the background job of this run waits, so that it is woken. It also waits while it
+        asks its user: another call may answer, or end the task."""
         job_id = self.host.job_id
-        # While the client is asked, the other steps wait.
-        pauses = [pause for pause in self.pauses if not isinstance(pause, AnswersRequired)]
-        waits = not self.over and suspends(pauses)
+        asks = any(isinstance(pause, AnswersRequired) and pause.asks_user for pause in self.pauses)
+        waits = not self.over and (asks or suspends(self.pauses))
         noted_jobs = waiting_jobs(self.variables)
         jobs = [name for name in noted_jobs if name != job_id]
         if job_id is not None and waits:

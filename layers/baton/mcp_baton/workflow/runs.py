@@ -37,6 +37,7 @@ from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import release_claim
+from mcp_baton.workflow.pause import waits_or_asks
 from mcp_baton.workflow.refusals import DefinitionChanged, WrongWorkflow, unreadable
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.resolve import KnownValues
@@ -139,7 +140,7 @@ def _wake_waiting_jobs(execution: Execution, run: EndedRun, task: TaskRecord) ->
     """Wake the other jobs that wait with the task of a run: they end if the task has ended. If the run has settled a
     step and now waits, they wait for what it waits for. After a failure they do not: two jobs would wake each other
     without end, and call the tool each time."""
-    is_waiting = run.suspends
+    is_waiting = waits_or_asks(run.pauses)
     has_continued = any(not trace.replayed and isinstance(trace.outcome, Succeeded | Skipped) for trace in run.traces)
     if execution.store is not None and (task.status.terminal or (is_waiting and has_continued)):
         from mcp_baton.workflow.dispatching import wake_waiting_jobs
