@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from mcp_baton.protocol.http import ClientGone, HttpResponse
 from mcp_baton.protocol.json import Json
-from mcp_baton.transport.exchange import json_response
+from mcp_baton.transport.exchange import Exchange, json_response
 from tests.fakes import Line
 
 ANSWER: dict[str, Json] = {"jsonrpc": "2.0", "id": 1, "result": {"text": "ü\n\r\u2028"}}
@@ -57,12 +58,24 @@ def test_a_long_result_is_one_json_object_unless_a_stream_is_open(in_pieces: boo
     if is_open:
         line.keep_alive()
 
-    # It is never a whole response: Lambda limits those to 6 MB.
     assert line.result({"text": line.in_pieces(text) if in_pieces else text}) is None
 
     [(_, headers)] = line.opened
     assert headers["Content-Type"] == ("text/event-stream" if is_open else "application/json")
     assert json.loads(b"".join(line.sent).split(b"data: ")[-1]) == {"text": text}
+
+
+@pytest.mark.parametrize("takes_stream", [False, True])
+@pytest.mark.parametrize("text", ["x" * 6_200_001, '"' * 2_200_000])  # a body is a text, in which a quote has 4 bytes
+def test_without_streaming_an_answer_of_more_than_6_mb_is_an_error(text: str, *, takes_stream: bool) -> None:
+    exchange = Exchange("r")
+    exchange.choose_form(streams=takes_stream, may_stream=False, takes_stream=takes_stream, takes_json=True)
+    exchange.notify("m", {})
+
+    answer: Any = body(exchange.finish(exchange.result({"jsonrpc": "2.0", "id": 7, "result": {"text": text}})))
+
+    assert (answer["id"], answer["error"]["code"]) == (7, -32603)
+    assert "The request was carried out, but its answer has more than 6 MB" in answer["error"]["message"]
 
 
 def test_an_error_has_its_http_status_unless_a_stream_is_open() -> None:

@@ -9,15 +9,22 @@ import os
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.http import ClientGone, HttpRequest, HttpResponse, StreamSink
-from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
-from mcp_baton.protocol.jsonrpc import INVALID_REQUEST, error_message, notification_message, request_message
+from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped, json_size
+from mcp_baton.protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    RequestId,
+    error_message,
+    notification_message,
+    request_message,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +41,21 @@ KEEP_ALIVE_S = 15.0
 """The longest silence of a stream, seconds (docs/http.md)."""
 
 MAX_RESULT_EVENT_BYTES = 1_000_000
-"""A longer result is no event, if it can be one JSON object: clients limit events, the official Python SDK to 1 MiB."""
+"""A longer result is no event, if it can be one JSON object. By default, the official Python SDK 2 limits the lines of
+an event to 1 MiB in total."""
+
+MAX_WHOLE_BYTES = 6_200_000
+"""The longest body of a response that is not streamed, as a JSON text: Lambda refuses a return value of more than
+6,291,556 bytes, with the headers, and the caller gets a 502."""
 
 PIECE_CHARS = 65_536
 """The characters of a long text that are written at once."""
 
+
+TOO_LONG = (
+    "The request was carried out, but its answer has more than 6 MB, which Lambda does not return without streaming. "
+    "Return less, or a link; or deploy the server with streaming."
+)
 
 # The handler is an ordinary function of an event and a context. A caller that can stream (the runtime client on Lambda,
 # the local server) sets `stream_opener` during the call. A caller that can run work after the response sets
@@ -84,7 +101,7 @@ class Exchange:
     """
 
     __slots__ = (
-        *("_collected", "_headers", "_long_text", "_may_stream", "_opener", "_quiet_s", "_sink", "_streams"),
+        *("_collected", "_headers", "_id", "_long_text", "_may_stream", "_opener", "_quiet_s", "_sink", "_streams"),
         *("_takes_json", "gone", "remaining_ms", "request_id", "streamed", "takes_stream"),
     )
 
@@ -104,6 +121,7 @@ class Exchange:
         self._streams = self._may_stream = False
         self._takes_json = True
         self._long_text: tuple[str, str] | None = None
+        self._id: RequestId | None = None
         self._collected: _CollectedStream | None = None
         self._sink: StreamSink | None = None
         self._quiet_s = 0.0
@@ -158,7 +176,14 @@ class Exchange:
     def finish(self, response: HttpResponse | None) -> HttpResponse | None:
         """Return the whole response; `None` if it was streamed. `response` is what the application returned."""
         collected = self._collected
-        return HttpResponse(collected.status, collected.headers, bytes(collected.body)) if collected else response
+        whole = HttpResponse(collected.status, collected.headers, bytes(collected.body)) if collected else response
+        if whole is None or self._opener is not None or len(whole.body) <= MAX_WHOLE_BYTES // 2:
+            return whole
+        length = json_size(whole.body.decode(errors="replace"))
+        if length <= MAX_WHOLE_BYTES:
+            return whole
+        logger.error("request %s: its answer of %d bytes is too long without streaming", self.request_id, length)
+        return json_response(200, error_message(self._id, ProtocolError(INTERNAL_ERROR, TOO_LONG)))
 
     # The messages of an MCP reply
 
@@ -197,6 +222,7 @@ class Exchange:
 
     def result(self, message: Mapping[str, Json]) -> HttpResponse | None:
         is_free = self._sink is None and self._takes_json
+        self._id = cast("RequestId | None", message.get("id"))
         if self._long_text is not None:
             self._write_long(dumps(message), *self._long_text, as_json=is_free)
             return None
