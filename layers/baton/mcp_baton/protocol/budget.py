@@ -13,9 +13,6 @@ MAX_ANSWER_BYTES: Final = 4_000_000
 MAX_READ_BYTES: Final = 12_000_000
 """The stored values that are read for one answer, to show them or to put them into a call, bytes of JSON."""
 
-DEFAULT_PLACEHOLDER_BYTES: Final = 1_000_000
-"""The default for the values that placeholders put into one call, bytes of JSON."""
-
 
 class Budget(Struct):
     """The remaining size of one answer, bytes."""

@@ -1,18 +1,14 @@
 """`Server`: the tools, resources, prompts, workflows and completions that an author publishes (docs/tools.md)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
 from mcp_baton.definition_lines import is_loading
 from mcp_baton.exceptions import RegistrationError, WorkflowError
-from mcp_baton.protocol.budget import DEFAULT_PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.completion import Completer, Completion, completion_of
 from mcp_baton.tools.labels import (
-    TOOL_OPTIONS,
     AllLabels,
     PromptLabels,
     labels_of,
@@ -25,7 +21,7 @@ from mcp_baton.tools.labels import (
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import APP_URI, SCHEME, Resource, is_reserved
 from mcp_baton.tools.tool import Tool, ToolOptions, task_support
-from mcp_baton.workflow.server_view import DEFAULT_REPEATS, ServerOptions, ServerView, TaskIds
+from mcp_baton.workflow.server_view import ServerOptions, ServerView, TaskIds
 
 if TYPE_CHECKING:
     from mcp_baton.approvals.record import ApprovalListener
@@ -91,8 +87,8 @@ class Server:
         task_ids: TaskIds = "meta",
         poll_interval_s: float | None = None,
         result_wait_s: float = 30,
-        placeholder_bytes: int = DEFAULT_PLACEHOLDER_BYTES,
-        repeats: timedelta = DEFAULT_REPEATS,
+        placeholder_bytes: int = 1_000_000,
+        repeats: timedelta = timedelta(minutes=2),
     ) -> None:
         self.options = ServerOptions(
             name,
@@ -121,17 +117,7 @@ class Server:
     @overload
     def tool[F: Callable[..., object]](self, function: F, /) -> F: ...
     @overload
-    def tool(
-        self,
-        *,
-        name: str | None = None,
-        input_schema: JsonObject | None = None,
-        requires: Sequence[str] = (),
-        sets: Sequence[str] = (),
-        only_in: Sequence[str] = (),
-        approval: Approval | None = None,
-        **options: Unpack[ToolOptions],
-    ) -> Registrar: ...
+    def tool(self, **options: Unpack[ToolOptions]) -> Registrar: ...
     def tool(self, function: Any = None, **options: Any) -> Any:
         """Publish a function as a tool: a decorator, with or without parentheses. See `add_tool`."""
 
@@ -140,18 +126,7 @@ class Server:
 
         return _apply_decorator(function, register)
 
-    def add_tool[F: Callable[..., object]](
-        self,
-        function: F,
-        *,
-        name: str | None = None,
-        input_schema: JsonObject | None = None,
-        requires: Sequence[str] = (),
-        sets: Sequence[str] = (),
-        only_in: Sequence[str] = (),
-        approval: Approval | None = None,
-        **options: Unpack[ToolOptions],
-    ) -> F:
+    def add_tool[F: Callable[..., object]](self, function: F, **options: Unpack[ToolOptions]) -> F:
         """Publish a function as a tool.
 
         The docstring becomes the description, and the signature becomes the schemas. Parameters annotated with
@@ -161,16 +136,7 @@ class Server:
 
         Args:
             function: A `def` or an `async def`.
-            name: The tool's name; the function's name by default.
-            input_schema: Published instead of the schema of the signature. Arguments are still checked against the
-                signature.
-            requires: Scopes. For a caller who lacks one of them, the tool does not exist.
-            sets: The task variables that it sets. If one of them is missing, a handoff names the tool.
-            only_in: The names of workflows. The tool runs only as a step of them, when it is that step's turn
-                (docs/tools.md, Only in a workflow).
-            approval: A person must approve each call, or each for which `approval.when` returns true
-                (docs/approvals.md).
-            options: Its labels, and how it may run as a task: see `ToolOptions`.
+            options: See `ToolOptions`.
 
         Returns:
             The function.
@@ -179,13 +145,16 @@ class Server:
             RegistrationError: the name is taken, the name or a parameter's name is not accepted by every host
                 (docs/tools.md, Names), the signature has no schema, or `sets` has a variable that tools cannot set.
         """
-        name = name or name_of(function)
-        subject, labels = f"tool {name!r}", dict[str, Any](options)
-        scopes, variables = required_scopes(requires, subject), variable_names(sets, subject)
+        labels = dict[str, Any](options)
+        name = labels.pop("name", None) or name_of(function)
+        subject = f"tool {name!r}"
+        schema, approval = labels.pop("input_schema", None), labels.pop("approval", None)
+        scopes = required_scopes(labels.pop("requires", ()), subject)
+        variables = variable_names(labels.pop("sets", ()), subject)
+        workflows = workflow_names(labels.pop("only_in", ()), subject)
         tasks = task_support(labels, subject)
-        tool_labels = labels_of(labels, subject, TOOL_OPTIONS)
-        workflows = workflow_names(only_in, subject)
-        tool = Tool(function, name, tool_labels, input_schema, scopes, variables, tasks, workflows, approval)
+        tool_labels = labels_of(labels, subject, ToolOptions.__annotations__)
+        tool = Tool(function, name, tool_labels, schema, scopes, variables, tasks, workflows, approval)
         self._add("tool", name, tool, self.tools)
         return function
 
@@ -359,8 +328,11 @@ class Server:
             self._add("resource", resource.uri, resource, resources)
         for prompt in list(other.prompts.values()):
             self._add("prompt", prefix + prompt.name, prompt.renamed(prefix + prompt.name), prompts, workflows)
-        for workflow in list(other.workflows.values()):
-            self._add_workflow(_with_prefixed_names(workflow, other.tools, prefix), workflows, prompts)
+        if other.workflows:
+            from mcp_baton.workflow.checking import resolved
+
+            for workflow in list(other.workflows.values()):
+                self._add_workflow(resolved(workflow, other.tools).renamed(prefix), workflows, prompts)
         for (of, argument), completion in list(other.completions.items()):
             key = (of if of in other.resources else prefix + of, argument)
             self._add("completion", key, completion, completions)
@@ -441,21 +413,3 @@ def _apply_decorator(function: Any, register: Registrar) -> Any:
     if callable(function):
         return register(function)
     raise not_a_function(function)
-
-
-def _with_prefixed_names(workflow: "Workflow", tools: Mapping[str, Tool], prefix: str) -> "Workflow":
-    steps = [
-        step if step.tool is None else step.replace(tool=_with_prefix(step.tool, tools, prefix))
-        for step in workflow.steps
-    ]
-    return replace(workflow, name=prefix + workflow.name, steps=steps)
-
-
-def _with_prefix(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
-    # `Server.check` reports a function that is not a tool, or is several tools.
-    from mcp_baton.workflow.steps.tool_step import ToolFunction
-
-    if not isinstance(tool, ToolFunction):
-        return prefix + tool
-    names = [name for name, published in tools.items() if published.decorated is tool.function]
-    return prefix + names[0] if len(names) == 1 else tool

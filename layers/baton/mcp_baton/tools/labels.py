@@ -119,13 +119,7 @@ def _check_labels(labels: Labels, subject: str) -> None:
     check_types(annotations, {name: FLAG for name in annotations if name.endswith("Hint")}, f"{subject}: ")
 
 
-TOOL_OPTIONS: Final = (
-    *("name", "requires", "input_schema", "sets", "only_in", "approval", "task", "idempotent", "task_start"),
-)
-"""The options of `@server.tool(…)` besides labels."""
-
-
-def labels_of(options: Mapping[str, Any], subject: str, others: Iterable[str] = ()) -> Labels:
+def labels_of(options: Mapping[str, Any], subject: str, others: Iterable[str]) -> Labels:
     try:
         labels = Labels(**options)
     except TypeError:

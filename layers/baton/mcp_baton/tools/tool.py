@@ -1,7 +1,7 @@
 """Tools: their definitions and results, and the options `task`, `idempotent` and `task_start` (docs/background.md)."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -37,8 +37,21 @@ STARTS: Final = ("call", "explicit")
 
 
 class ToolOptions(AllLabels, total=False):
-    """The labels of a tool (see `Labels`), and how it runs as a task, as keyword arguments."""
+    """The options of a tool, as keyword arguments."""
 
+    name: str | None
+    """The tool's name; the function's name by default."""
+    input_schema: JsonObject | None
+    """Published instead of the schema of the signature. Arguments are still checked against the signature."""
+    requires: Sequence[str]
+    """Scopes. For a caller who lacks one of them, the tool does not exist."""
+    sets: Sequence[str]
+    """The task variables that it sets. If one of them is missing, a handoff names the tool."""
+    only_in: Sequence[str]
+    """The names of workflows. The tool runs only as a step of them, when it is that step's turn (docs/tools.md, Only in
+    a workflow)."""
+    approval: Approval | None
+    """A person must approve each call, or each for which `approval.when` returns true (docs/approvals.md)."""
     task: Support
     """Whether a call may run as a background task: `forbidden` (the default); `optional`, if the client supports tasks;
     or `required`, so that other clients cannot call the tool."""

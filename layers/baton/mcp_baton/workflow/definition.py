@@ -1,7 +1,7 @@
 """A workflow's definition: immutable, and checked when the server's handler is made (docs/workflows.md)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Final, cast
@@ -15,6 +15,7 @@ from mcp_baton.tools.labels import FLAG, OPTIONAL_TEXT, TEXT, type_faults, value
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.tool_step import ToolFunction
 from mcp_baton.workflow.steps.wait import Wait
 
 MAX_GOAL_BYTES: Final = 500
@@ -165,6 +166,14 @@ class Workflow:
                     yield step
                 if self.parallel == 1:
                     return  # all later steps need this one
+
+    def renamed(self, prefix: str) -> "Workflow":
+        """The same workflow with a prefix before its name and its tools' names."""
+        steps = [
+            step.replace(tool=prefix + step.tool) if step.tool and not isinstance(step.tool, ToolFunction) else step
+            for step in self.steps
+        ]
+        return replace(self, name=prefix + self.name, steps=steps)
 
     def progress(self, statuses: Sequence[StepStatus]) -> Progress:
         """The value of `_workflow.progress` for these statuses, in the order of the steps."""

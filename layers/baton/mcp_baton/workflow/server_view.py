@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct, structs
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
-from mcp_baton.protocol.budget import DEFAULT_PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.tools.approval import AFTER_WAITS_MS
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 type TaskIds = Literal["meta", "text"]
 """Where clients read and write a task's id: only in `_meta`, or also in prompts' texts and arguments."""
 
-DEFAULT_REPEATS: Final = timedelta(minutes=2)
-
 _OPTION_TYPES: Final = {
     **dict.fromkeys(("name", "version"), TEXT),
     **dict.fromkeys(("title", "instructions", "website_url"), OPTIONAL_TEXT),
@@ -45,18 +42,18 @@ class ServerOptions(Struct, frozen=True):
     them has a value that it cannot have."""
 
     name: str
-    version: str = "0.0.0"
-    title: str | None = None
-    instructions: str | None = None
-    website_url: str | None = None
-    icons: Sequence[JsonObject] = ()
-    mask_errors: bool = True
-    reply_budget_s: float = 50
-    task_ids: TaskIds = "meta"
-    poll_interval_s: float | None = None
-    result_wait_s: float = 30
-    placeholder_bytes: int = DEFAULT_PLACEHOLDER_BYTES
-    repeats: timedelta = DEFAULT_REPEATS
+    version: str
+    title: str | None
+    instructions: str | None
+    website_url: str | None
+    icons: Sequence[JsonObject]
+    mask_errors: bool
+    reply_budget_s: float
+    task_ids: TaskIds
+    poll_interval_s: float | None
+    result_wait_s: float
+    placeholder_bytes: int
+    repeats: timedelta
 
     def __post_init__(self) -> None:
         check_types(structs.asdict(self), _OPTION_TYPES)
