@@ -268,6 +268,25 @@ def test_a_background_workflow_asks_its_user_through_the_task(baton: Connect, er
     assert last_run.completed
 
 
+@pytest.mark.parametrize("background", [False, True])
+def test_no_form_makes_a_failed_call_again(baton: Connect, era: Era, background: bool) -> None:
+    server = library()
+
+    @server.workflow(parallel=2, background=background)
+    def search(title: str) -> None:
+        """Find a book and its reader."""
+        step("find_book")(title=title)
+        ask_user("reader", "Who borrows it?")
+
+    client = baton(server, era=era)
+    client.answers({"reader": "Kim"})
+
+    run = client.call_workflow("search", {"title": "gone"})
+
+    assert [pause.type for pause in run.pauses] == ["toolError", "answersRequired"]
+    assert client.calls("find_book") == [{"title": "gone"}]
+
+
 def test_an_answer_that_another_call_used_meanwhile_is_not_replaced(baton: Connect) -> None:
     server = Server("library", task_ids="text")
 

@@ -213,7 +213,7 @@ class WorkflowJob:
     def _user_answers(self, run: EndedRun) -> JsonObject:
         """Return the user's answers to the open questions; empty if there are no questions, or the user cannot be
         asked. Questions without an answer become questions of the call's task."""
-        missing = unanswered_questions(run) if run.stored else None
+        missing = unanswered_questions(run) if run.may_ask else None
         if missing is None:
             return {}
         question = elicitation(f"answers-{missing.key}", missing.message, missing.schema)

@@ -227,9 +227,9 @@ def _earlier_answers(rounds: Rounds, workflow: Workflow, host: ServerHost) -> di
 
 
 def _missing_values(request: Request, run: EndedRun) -> MissingValues | None:
-    is_stored = run.task is not None and run.stored
+    may_ask = run.task is not None and run.may_ask
     can_ask = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
-    if not is_stored or not can_ask or not (request.stateless or request.exchange.may_ask):
+    if not may_ask or not can_ask or not (request.stateless or request.exchange.may_ask):
         return None
     for pause in run.pauses:
         step = run.workflow.step(pause.step)

@@ -10,7 +10,7 @@ from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tools.templates import as_text
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.lease import Over
-from mcp_baton.workflow.pause import PauseReason, suspends
+from mcp_baton.workflow.pause import PauseReason, StepFailed, suspends
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.step_run import StepRun
@@ -93,6 +93,13 @@ class EndedRun(Struct, frozen=True):
     def suspends(self) -> bool:
         """Whether its stopped steps only wait: for a person, a callback or a time."""
         return suspends(self.pauses)
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether the client's user may be asked, so that the run continues with the answers. It would make the calls
+        that have failed again, which the model has to decide."""
+        failures = (pause for pause in self.pauses if isinstance(pause, StepFailed))
+        return self.stored and not any(failure.suggested_tool and not failure.resource for failure in failures)
 
     @property
     def statuses(self) -> Mapping[str, StepStatus]:

@@ -368,6 +368,6 @@ class WorkflowRun(State):
         unrecorded = repeats_of(unrecorded_steps)
         if not lease.current_claim.interrupted:
             return structs.replace(ended_run, unrecorded=unrecorded)
-        repeated = repeats_of(this for this in self.traces if not this.replayed)
+        repeated = repeats_of(this for this in ended_run.traces if not this.replayed)
         may_repeat = open_repeats(known, task_id, canonical)
         return structs.replace(ended_run, unrecorded=unrecorded, repeated=repeated, open_repeats=may_repeat)
