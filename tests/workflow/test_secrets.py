@@ -144,8 +144,10 @@ def test_an_optional_secret_must_be_given_again_only_if_it_was_given(
 
     assert client.get_prompt("flow", {}, task=task_with_pin).error["code"] == -32602
     assert client.get_prompt("flow", {}, task=task_without_pin).meta["pause_reason"]["missingFields"] == ["pin"]
-    answer = client.call_tool("flow", {"account": "A-1"})
-    assert f'call flow with {{"task_id": "{answer.task_id}"}} to let' in answer.result["structuredContent"]["message"]
+    for values, secret in [({"account": "A-1"}, ""), (ARGUMENTS, ', "pin": "<secret pin>"')]:
+        answer = client.call_tool("flow", values)
+        suggested = f'all flow with {{"task_id": "{answer.task_id}"{secret}}} to let'
+        assert suggested in answer.result["structuredContent"]["message"]
 
 
 def test_a_secret_in_a_continuation_is_not_stored(make_client: MakeClient, table: Table) -> None:

@@ -58,7 +58,7 @@ class WorkflowState:
     @cached_property
     def remaining(self) -> RemainingCalls | None:
         known = None if self.view.ended else self.plan.known
-        handle = handle_of(self.execution.server, self.tool.workflow, self.task.task_id)
+        handle = handle_of(self.execution.server, self.tool.workflow, self.task)
         resume_handle = handle if self.can_resume else None
         return RemainingCalls(known, self.execution.server, self.view.reasons, handle, resume_handle) if known else None
 

@@ -57,7 +57,7 @@ def show_recording(execution: Execution, recording: Recording, *, in_text: bool)
             meta = recorded_meta(execution, plan, recording.oversized, repeats) | _ignored_meta(recording.call)
             if not in_text:
                 return meta, ""
-            handle = handle_of(execution.server, plan.workflow, plan.task.task_id) if plan.workflow else None
+            handle = handle_of(execution.server, plan.workflow, plan.task) if plan.workflow else None
             following = next_calls(plan, execution.server, handle)
             return meta, recorded_text(recording, plan, following, handle, repeats)
         case NotRecorded(error=error):
@@ -120,7 +120,7 @@ def _not_made_text(execution: Execution, recording: NotMade, reason: str) -> str
     if refusal is not None and not refusal.is_denied:
         text = f"Nothing was run or recorded. {AFTER_APPROVAL}"
     elif refusal is not None and isinstance(target, Plan) and target.workflow:
-        handle = handle_of(execution.server, target.workflow, recording.task_id)
+        handle = handle_of(execution.server, target.workflow, target.task)
         text = f"Nothing was run or recorded. {cancel_text(handle)}"
     return " ".join([*_ignored_text(recording.call), text])
 

@@ -133,7 +133,7 @@ def not_run(
         return error_result(cut(text))
     # It is not an error: the same call works later.
     meta = _meta(execution, reason.current)
-    resume_calls = handle_of(execution.server, workflow, reason.current.task_id).call()
+    resume_calls = handle_of(execution.server, workflow, reason.current).call()
     return _tool_result(text, {**meta, "running_until": timestamp(reason.until_ms)}, meta, suggested_calls=resume_calls)
 
 
@@ -167,7 +167,7 @@ def text_in(result: JsonObject) -> str:
 def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     server, view = execution.server, view_of_run(run, execution.now_ms())
     meta, known = run_meta(run, view, stateless=execution.stateless), _known(run, view)
-    handle = handle_of(server, run.workflow, run.task.task_id) if run.task else None
+    handle = handle_of(server, run.workflow, run.task) if run.task else None
     if handle is not None and any(isinstance(pause, ApprovalRequired) for pause in run.pauses):
         # The approval covers exactly these arguments.
         handle = structs.replace(handle, extra_arguments=run.changed_arguments)

@@ -246,7 +246,8 @@ class _WorkflowSources:
         """Why a value is too long, and how the server makes the call instead."""
         call = "get its prompt again with the task"
         if self._workflow is not None and self._workflow.has_workflow_tool:
-            call = f"call {self._workflow.name} with {one_line(Handle(self._task_id, self._workflow).arguments)}"
+            handle = Handle(self._task_id, self._workflow, given=self._known.arguments if self._known else ())
+            call = f"call {self._workflow.name} with {one_line(handle.arguments)}"
         return (
             f"it stands for {size} bytes, more than placeholders may put into one call; {call} to let the server make "
             "it"

@@ -3,7 +3,7 @@
 Values from clients and tools are quoted in guidance (`quoting`), because models trust it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.tasks.record import APPROVAL_PREFIX, StepStatus, is_early
+from mcp_baton.tasks.record import APPROVAL_PREFIX, StepStatus, TaskRecord, is_early
 from mcp_baton.tasks.step_ids import StepId, step_id
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS
@@ -20,6 +20,7 @@ from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quot
 from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
+from mcp_baton.workflow.definition_changes import given_secrets
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import (
     PauseReason,
@@ -61,12 +62,14 @@ class Handle(Struct, frozen=True):
     Attributes:
         accepts_id: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
         extra_arguments: Arguments that the task has not stored, so that they must be given again.
+        given: The arguments of the first call; of these, the secret ones must be given again.
     """
 
     task_id: str
     workflow: Workflow
     accepts_id: Callable[[str], bool] = lambda _: False
     extra_arguments: Mapping[str, Json] = NO_ARGUMENTS
+    given: Collection[str] = ()
 
     @property
     def tool(self) -> str | None:
@@ -76,8 +79,9 @@ class Handle(Struct, frozen=True):
     @property
     def arguments(self) -> dict[str, Json]:
         """The arguments that continue the task: its id, those that must be given again, and a text for each secret."""
-        secrets = (argument.name for argument in self.workflow.arguments if argument.secret and argument.required)
-        return {TASK_ID: self.task_id, **self.extra_arguments, **{name: secret_placeholder(name) for name in secrets}}
+        secrets = (argument for argument in self.workflow.arguments if argument.secret)
+        names = (argument.name for argument in secrets if argument.required or argument.name in self.given)
+        return {TASK_ID: self.task_id, **self.extra_arguments, **{name: secret_placeholder(name) for name in names}}
 
     def call(self, arguments: JsonObject | None = None) -> list[JsonObject]:
         """The call of the workflow's tool with these arguments, by default those that let the server continue; none
@@ -91,8 +95,12 @@ class Handle(Struct, frozen=True):
         return {TASK_ID: self.task_id, TASK_ACTION: "cancel"}
 
 
-def handle_of(server: ServerView, workflow: Workflow, task_id: str) -> Handle:
-    return Handle(task_id, workflow, lambda tool: not server.tools[tool].has_parameter(TASK_ID))
+def handle_of(server: ServerView, workflow: Workflow, task: TaskRecord) -> Handle:
+    try:
+        given = given_secrets(workflow, task)
+    except StoreError:
+        given = workflow.secrets
+    return Handle(task.task_id, workflow, lambda tool: not server.tools[tool].has_parameter(TASK_ID), given=given)
 
 
 def next_calls(
@@ -106,7 +114,7 @@ def next_calls(
     workflow, known = plan.workflow, plan.known
     if workflow is None or known is None or plan.task.status.terminal:
         return []
-    resume_handle = Handle(plan.task.task_id, workflow) if workflow.has_workflow_tool else None
+    resume_handle = Handle(plan.task.task_id, workflow, given=known.arguments) if workflow.has_workflow_tool else None
     remaining = RemainingCalls(known, tools, plan.pauses, handle, resume_handle, task_id=plan.task.task_id)
     return remaining.entries(with_failed=with_failed)
 
