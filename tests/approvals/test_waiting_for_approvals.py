@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Approval, Server, step
+from mcp_baton import Approval, Context, Server, step
 from mcp_baton.approvals.items import DynamoDBApprovalStore
 from mcp_baton.protocol.http import HttpRequest
 from mcp_baton.tasks.record import MAX_DISPATCH_MS
 from mcp_baton.telemetry import APPROVAL_AGE, Collector
+from mcp_baton.testing import connect
 from tests.fakes import Line
 from tests.support.approvals import approvals_of, approver, decide
 from tests.support.background import Background, MakeBackground, measured_endpoint
@@ -68,6 +69,20 @@ def test_a_call_stays_working_until_the_decision_and_ends_after_it(
     assert decide(approver(jobs.client(era)), approval).status == 200
     assert (len(jobs.queue.events), jobs.work(), script.take()) == (1, "completed", ["refund"])
     assert jobs.status(task, era) == "completed"
+
+
+def test_a_call_that_asks_its_client_after_the_decision_no_longer_says_that_it_waits_for_it() -> None:
+    server = Server("shop")
+
+    @server.tool(task="optional", approval=REFUNDS)
+    def refund(ctx: Context, amount: float) -> str:
+        return f"refunded {amount}: {ctx.elicit('Why?', str).data}"
+
+    with connect(server, owner="kim") as client:
+        task = client.start_task("refund", {"amount": 250})
+        supervisor = client.as_owner("ada", scopes=["refunds"])
+        supervisor.approve(supervisor.approvals()[0]["approvalId"])
+        assert (task.status, task.status_message) == ("input_required", "")
 
 
 def test_a_denied_call_ends_with_the_reason(jobs: Background, script: Script, tool: str) -> None:

@@ -87,7 +87,7 @@ def view_of_run(run: EndedRun, now_ms: int) -> TaskView | None:
 
 def _message(task: TaskRecord, pauses: Sequence[JsonObject]) -> str | None:
     """The worker's report, or that the task is paused. MCP has no status for that: it is `working`."""
-    if task.job is not None and task.status.terminal and is_suspended(task):
+    if task.job is not None and task.status is not TaskStatus.WORKING and is_suspended(task):
         return None
     if task.status_message or task.status is not TaskStatus.WORKING or not pauses:
         return task.status_message
