@@ -435,7 +435,10 @@ def test_a_call_fails_if_its_workflow_was_removed(order: Order) -> None:
     order.cloud.deploy(Server("none"))
     assert order.cloud.work() == ["failed"]
     message = state(client, call_id)["error"]["message"]
-    assert "The workflow 'order' was removed from this server after the task was started" in message
+    assert (
+        f"The workflow 'order' was removed from this server after the task was started, so its task {task_id}"
+        in message
+    )
     assert "cancel it with tasks/cancel, or publish the workflow again" in message
     assert state(client, task_id)["status"] == "working"
 

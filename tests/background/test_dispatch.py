@@ -11,11 +11,13 @@ from mcp_baton.background.worker import StillHeld
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import MAX_VALUE_BYTES
-from mcp_baton.workflow.removed import removed_text
 from tests.support.background import WORKER_MS, Background, MakeBackground, call, created_task
 from tests.support.client import Era, Script, Table
 
 LEASE_S = LEASE_MS / 1000
+
+# The task has ended: it can be neither cancelled nor continued.
+REMOVED = "The tool 'report' was removed from this server after the task was started. Nothing was run."
 
 
 def job_server(script: Script) -> Server:
@@ -152,7 +154,7 @@ def test_an_error_of_the_tool_completes_the_task(
     ("tool", "error"),
     [
         ("refuses", {"code": -32099, "message": "not today", "data": {"until": "monday"}}),
-        ("report", {"code": -32602, "message": removed_text("tool", "report")}),
+        ("report", {"code": -32602, "message": REMOVED}),
     ],
     ids=["raised by the tool", "a removed tool"],
 )

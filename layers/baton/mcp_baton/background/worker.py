@@ -183,7 +183,7 @@ class JobAttempt:
         if tool is None:
             from mcp_baton.workflow.removed import unknown_in_worker
 
-            raise unknown_in_worker(self._execution, "tool", self._job.work.tool)
+            raise unknown_in_worker(self._execution, self._job.work.tool)
         return tool
 
     def _call(self) -> Outcome:

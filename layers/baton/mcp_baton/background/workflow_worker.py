@@ -148,7 +148,7 @@ class WorkflowJob:
         if tool is None or store is None:
             from mcp_baton.workflow.removed import unknown_in_worker
 
-            raise unknown_in_worker(self._execution, "workflow", self._job.work.tool)
+            raise unknown_in_worker(self._execution, self._job.work.tool, self._job.work.workflow_task)
         try:
             self._lease.task = store.jobs.extend(self._lease.task, self._ttl_ms)
         except (ClaimLost, TaskFinished, TaskNotFound) as error:

@@ -23,7 +23,7 @@ def unknown_name(request: Request, kind: str, name: str, arguments: JsonObject) 
     text = f"Unknown {kind}: {name}"
     task = _named_task(request, arguments)
     if task is not None and task.workflow == name:
-        text = removed_text("workflow", name)
+        text = _removed_text(name, "the task")
     elif task is not None and kind == "tool" and any(step.get("tool") == name for step in steps_of(task)):
         text = (
             f"The tool {name!r} was removed from this server after the task was started. Nothing was run. Resume the "
@@ -32,20 +32,27 @@ def unknown_name(request: Request, kind: str, name: str, arguments: JsonObject) 
     return ProtocolError(INVALID_PARAMS, text)
 
 
-def unknown_in_worker(execution: Execution, kind: str, name: str) -> ProtocolError:
-    """Return the error for a background task whose tool, or workflow, the worker does not see."""
+def unknown_in_worker(execution: Execution, name: str, workflow_task: str | None = None) -> ProtocolError:
+    """Return the error for a background task, which ends with it: the worker does not see its tool or, with
+    `workflow_task`, its workflow."""
     view = execution.services.server
     is_hidden = name in view.tools or view.workflow_tool(name) is not None
     # Callers without the scopes of a tool do not learn that it exists.
-    return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}" if is_hidden else removed_text(kind, name))
+    if is_hidden:
+        text = f"Unknown tool: {name}"
+    elif workflow_task is None:
+        text = f"The tool {name!r} was removed from this server after the task was started. Nothing was run."
+    else:
+        text = _removed_text(name, f"its task {workflow_task}")
+    return ProtocolError(INVALID_PARAMS, text)
 
 
-def removed_text(kind: str, name: str) -> str:
-    """Return what happened to a task whose workflow or tool was removed, and what can be done."""
+def _removed_text(name: str, task: str) -> str:
+    """Return what happened to a task whose workflow was removed, and what can be done."""
     return (
-        f"The {kind} {name!r} was removed from this server after the task was started, so the task cannot continue. "
-        "Nothing was run. Read its results with tasks/get and cancel it with tasks/cancel, or publish the "
-        f"{kind} again."
+        f"The workflow {name!r} was removed from this server after the task was started, so {task} cannot continue. "
+        "Nothing was run. Read its results with tasks/get and cancel it with tasks/cancel, or publish the workflow "
+        "again."
     )
 
 
