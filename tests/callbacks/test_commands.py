@@ -3,9 +3,11 @@
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -117,3 +119,47 @@ def test_the_commands_show_what_a_task_waits_for_and_until_when(baton: Run, task
 def test_the_graph_shows_what_a_step_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["graph", str(APP), "release"]) == 0
     assert "build<br/>waits for a callback, for 2 hours" in capsys.readouterr().out
+
+
+FILE = """
+from datetime import timedelta
+from mcp_baton import Approval, Server, sleep_until, wait_for_callback
+
+server = Server("s")
+
+@server.workflow(background=True)
+def nap() -> None:
+    sleep_until("nap", timedelta(milliseconds=200))
+
+@server.workflow(background=True)
+def release() -> None:
+    wait_for_callback("build", dict, within=timedelta(hours=2))
+
+@server.tool(task="required", approval=Approval("people"))
+def pay() -> str:
+    return "paid"
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "code", "text"),
+    [
+        ("nap", 0, "Done: 1 of 1 step."),
+        ("release", 1, "waits for a callback until"),
+        ("pay", 1, "waits for an approval of people until"),
+    ],
+)
+def test_a_call_of_a_file_waits_in_real_time_for_what_can_come(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tool: str, code: int, text: str
+) -> None:
+    sleep = Mock(side_effect=time.sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
+    path = tmp_path / f"{tool}_waits.py"  # a module has one name
+    path.write_text(FILE)
+
+    assert main(["call", str(path), tool]) == code
+
+    output = " ".join("".join(capsys.readouterr()).split())
+    assert text in output
+    assert ("with `baton serve`, and run it there" in output) is (code == 1)
+    assert sleep.called is (code == 0)

@@ -8,6 +8,7 @@ import typer
 
 from mcp_baton.cli import options
 from mcp_baton.cli.remote.arguments import for_prompt, for_tool, parse_arguments
+from mcp_baton.cli.remote.client import ends_with_command
 from mcp_baton.cli.remote.connection import open_connection
 from mcp_baton.cli.remote.errors import EXIT_DONE, EXIT_FAILED
 from mcp_baton.cli.remote.printing import (
@@ -20,6 +21,7 @@ from mcp_baton.cli.remote.printing import (
     still_waits,
 )
 from mcp_baton.local.clean_text import print_json
+from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.step_ids import StepId, parse_step_id
 
 
@@ -85,6 +87,8 @@ def call(
         print_json({name: value for name, value in result.items() if name != "resultType"})
     else:
         _print_result(result, task_id)
+        if connection.is_target and result.get("_meta", {}).get("task_status") == TaskStatus.WORKING:
+            console(errors=True).print(ends_with_command(connection.where or ""), style="dim", soft_wrap=True)
     is_recorded = task_id is None or result.get("_meta", {}).get("recorded") is True
     return EXIT_FAILED if result.get("isError") or not is_recorded else EXIT_DONE
 
@@ -137,6 +141,6 @@ def _print_next_command(result: RunResult, connection: options.ConnectionOptions
     hint = ", with the same credentials" if connection.has_credentials else ""
     text = f"To {purpose}{condition}{hint}: {command}"
     if connection.is_target:
-        text = f"The task ends with this command: serve {connection.where} with `baton serve`, and run it there"
+        text = ends_with_command(connection.where or "")
     # One line: a command that is broken into two lines cannot be copied.
     console(errors=True).print(text, style="dim", soft_wrap=True)

@@ -16,6 +16,7 @@ from mcp_baton.exceptions import BatonError
 from mcp_baton.present.view import NEXT_KEY, TaskView, view_in_meta, view_in_result
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, CLIENT_INFO_KEY, TASK_ID_KEY, TASKS_EXTENSION
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.record import WAITS, WAITS_FOR
 from mcp_baton.tasks.step_ids import bare_task_id
 from mcp_baton.testing.mcp_client import JsonRpcError, McpClient
 from mcp_baton.testing.results import Run, omit
@@ -39,12 +40,17 @@ type Send = Callable[[Mapping[str, Any], Mapping[str, str], Receive], int]
 @dataclass
 class Remote(McpClient):
     """A server, with the terminal that answers its questions and shows its progress. Requests raise `JsonRpcError` if
-    the server answers with an error, `Unreachable` if it does not answer, and `Denied` if it rejects the caller."""
+    the server answers with an error, `Unreachable` if it does not answer, and `Denied` if it rejects the caller.
+
+    Attributes:
+        target: The file or module that is served in this process, for one command; `None` for a server.
+    """
 
     transport: Send
     terminal: Terminal
     progress: ProgressDisplay
     sleep: Callable[[float], None]
+    target: str | None = None
     _tools: dict[str, dict[str, Any]] = field(default_factory=dict)
     era = "2026"
 
@@ -176,6 +182,8 @@ class Remote(McpClient):
     def _wait_for_task(self, task: Mapping[str, Any]) -> dict[str, Any]:
         task_id = str(task["taskId"])
         self.progress.say(f"task {task_id}")
+        if self.target is not None:
+            task = self._poll(task_id)  # its worker has already run
         try:
             while True:
                 match task.get("status"):
@@ -191,14 +199,33 @@ class Remote(McpClient):
                         answers = {key: self.terminal.answer(question) for key, question in questions.items()}
                         self.result("tasks/update", {"taskId": task_id, "inputResponses": answers})
                         self.sleep(ANSWER_DELAY_S)
+                    case _ if self.target is not None and _waits_for_others(str(task.get("statusMessage", ""))):
+                        raise CommandFailure(
+                            f"the task {task_id} {task['statusMessage']}. {ends_with_command(self.target)}"
+                        )
                     case _:
                         self.sleep(min(max(task.get("pollIntervalMs", 1_000), POLL_MS[0]), POLL_MS[1]) / 1000)
-                task = self.result("tasks/get", {"taskId": task_id})
-                if task.get("statusMessage"):
-                    self.progress.say(str(task["statusMessage"]))
+                task = self._poll(task_id)
         except KeyboardInterrupt:
-            self.terminal.say(f"The task {task_id} continues. Use its id with baton show and baton cancel.")
+            continues = f"The task {task_id} continues. Use its id with baton show and baton cancel."
+            self.terminal.say(continues if self.target is None else ends_with_command(self.target))
             raise
+
+    def _poll(self, task_id: str) -> dict[str, Any]:
+        task = self.result("tasks/get", {"taskId": task_id})
+        if task.get("statusMessage"):
+            self.progress.say(str(task["statusMessage"]))
+        return task
+
+
+def ends_with_command(target: str) -> str:
+    return f"The task ends with this command: serve {target} with `baton serve`, and run it there"
+
+
+def _waits_for_others(message: str) -> bool:
+    """Whether a task waits only for people or other systems, which cannot reach a server in this process."""
+    texts = message.split("; ")
+    return all(text.startswith((WAITS, WAITS_FOR["callback"])) for text in texts)
 
 
 def _without_meta(result: Any) -> Any:

@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,7 @@ def open_connection(
         connection.check_where(may_be_target=not for_tasks)
         if connection.is_target:
             with _served_here(connection.where or "") as client:
-                yield Remote(partial(_send_locally, client), terminal, progress, client.clock.advance)
+                yield Remote(partial(_send_locally, client), terminal, progress, _sleeping(client), connection.where)
             return
         with open_http(connection) as server:
             yield Remote(server.send, terminal, progress, time.sleep)
@@ -89,6 +89,18 @@ def _served_here(where: str) -> "Iterator[Client]":
     logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=False, remedy="")])
     with connect(load_checked(where), owner="local") as client:
         yield client
+
+
+def _sleeping(client: "Client") -> Callable[[float], None]:
+    """Return a sleep in which background tasks that become due continue, as with the clock of `baton serve`."""
+
+    def sleep(seconds: float) -> None:
+        due_s = client.clock.next_sweep_s()
+        time.sleep(seconds if due_s is None else min(seconds, due_s))
+        if due_s is not None and due_s <= seconds:
+            client.clock.sweep()
+
+    return sleep
 
 
 def _send_locally(client: "Client", message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> int:
