@@ -46,12 +46,15 @@ class Remedy(StrEnum):
 
 
 class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
-    """The base class of all reasons. A subclass has the fields `step` and `suggested_tool`.
+    """The base class of all reasons. A subclass has the field `suggested_tool`.
 
     Attributes:
+        step: The step that has stopped.
         remedy: What lets the workflow continue.
         is_failure: Whether something went wrong. A missing value is not a failure.
     """
+
+    step: str = field(name="blockedStep")
 
     remedy: ClassVar[Remedy]
     is_failure: ClassVar[bool] = False
@@ -104,7 +107,6 @@ class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
 
     remedy = Remedy.VALUES
 
-    step: str = field(name="blockedStep")
     missing_param: str
     suggested_tool: str
     problem: str = ""
@@ -123,7 +125,6 @@ class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):
 
     remedy = Remedy.VALUES
 
-    step: str = field(name="blockedStep")
     missing_fields: tuple[str, ...]
     invalid_fields: tuple[InvalidField, ...]
     suggested_tool: str
@@ -223,7 +224,6 @@ class UnresolvedDependency(Reason, frozen=True, tag="unresolvedDependency"):
 
     remedy = Remedy.VALUES
 
-    step: str = field(name="blockedStep")
     missing_output: str
     producing_step: str
     suggested_tool: str
@@ -247,7 +247,6 @@ class AnswersRequired(Reason, frozen=True, tag="answersRequired"):
 
     remedy = Remedy.ANSWERS
 
-    step: str = field(name="blockedStep")
     questions: tuple[OpenQuestion, ...]
     suggested_tool: str
 
@@ -274,7 +273,6 @@ class ApprovalReason(Reason, frozen=True, kw_only=True):
         unapproved: These calls, the first 20 when they are stored. The other members are those of the first one.
     """
 
-    step: str = field(name="blockedStep")
     approval_id: str
     audience: str
     message: str
@@ -332,7 +330,6 @@ class Waiting(Reason, frozen=True, tag="waiting"):
 
     remedy = Remedy.WAIT
 
-    step: str = field(name="blockedStep")
     waits_for: str = field(name="for")
     until: str
     suggested_tool: str
@@ -352,7 +349,6 @@ class DeadlineExceeded(Reason, frozen=True, tag="deadlineExceeded"):
 
     remedy = Remedy.SERVER
 
-    step: str = field(name="blockedStep")
     suggested_tool: str
 
     def as_error(self) -> str:
@@ -365,7 +361,6 @@ class Interrupted(Reason, frozen=True, tag="interrupted"):
     remedy = Remedy.SERVER
     is_failure = True
 
-    step: str = field(name="blockedStep")
     suggested_tool: str
 
 
