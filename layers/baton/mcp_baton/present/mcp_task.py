@@ -80,17 +80,7 @@ def task_view(
             view["inputRequests"] = task.job.open
         elif task.error is not None:
             view["error"] = task.error
-    facts = facts_of(task)
-    if next_calls is not None and task.workflow is not None:
-        # If an approval was decided or a run was interrupted since, the stored pause reasons do not count. While a run
-        # holds the task, the calls would be refused.
-        is_held = shown.running_until is not None
-        facts["next"] = [] if is_held else next_calls(structs.replace(task, shown_pauses=shown.pauses))
-        facts |= {"running_until": shown.running_until} if is_held else {}
-    state: dict[str, Json] = {PROGRESS: read_variable(task, PROGRESS)} if PROGRESS in task.variables else {}
-    # A stored pause reason may be older than the run that holds the task, or that was killed.
-    state |= pause_members(shown, ENGINE_PREFIX)
-    state |= {f"{FACT_PREFIX}{name}": value for name, value in facts.items()}
+    state = _state(task, shown, next_calls)
     names = [name for name in task.variables if name not in ALWAYS_SHOWN and not name.startswith(HIDDEN_PREFIXES)]
     names = [] if values == NONE else names
     if request.stateless and weight_of(task, FINAL_RESULT):
@@ -111,6 +101,23 @@ def task_view(
             result = link_to_result(omitted.pop(FINAL_RESULT))
         view["result"] = _as_returned(task, result)
     return {**view, "_meta": {**shown_values, **state, **_omitted_names(omitted)}}
+
+
+def _state(
+    task: TaskRecord, shown: TaskView, next_calls: Callable[[TaskRecord], list[JsonObject]] | None
+) -> dict[str, Json]:
+    """Return the members of `_meta` that every view of a task has."""
+    facts = facts_of(task)
+    if next_calls is not None and task.workflow is not None:
+        # If an approval was decided or a run was interrupted since, the stored pause reasons do not count. While a run
+        # holds the task, the calls would be refused.
+        is_held = shown.running_until is not None
+        facts["next"] = [] if is_held else next_calls(structs.replace(task, shown_pauses=shown.pauses))
+        facts |= {"running_until": shown.running_until} if is_held else {}
+    state: dict[str, Json] = {PROGRESS: read_variable(task, PROGRESS)} if PROGRESS in task.variables else {}
+    # A stored pause reason may be older than the run that holds the task, or that was killed.
+    state |= pause_members(shown, ENGINE_PREFIX)
+    return state | {f"{FACT_PREFIX}{name}": value for name, value in facts.items()}
 
 
 def task_summary(task: TaskRecord, request: Request) -> dict[str, Json]:

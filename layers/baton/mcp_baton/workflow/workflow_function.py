@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypedDict
 
@@ -17,6 +17,7 @@ from mcp_baton.workflow.description_call import describe
 from mcp_baton.workflow.recording import Recording
 from mcp_baton.workflow.reference import Reference
 from mcp_baton.workflow.sources import PromptArg, recording_of_function
+from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.tool_step import WORKFLOW_NAME
 
 
@@ -49,30 +50,41 @@ def workflow_of_function(
     """Create the workflow that a function describes. The function is called once, with a reference for each
     parameter."""
     name = name or name_of(function)
-    code = getattr(function, "__code__", None)
-    if code is None:
+    parameters = _parameters(name, function)
+    text, descriptions = _documentation(function.__doc__ or "")
+    arguments = [_argument(parameter, descriptions, function.__annotations__) for parameter in parameters]
+    references = {
+        parameter.name: Reference(PromptArg(argument.name), name)
+        for parameter, argument in zip(parameters, arguments, strict=True)
+    }
+    steps = _recorded_steps(name, function, references, tools)
+    setattr(getattr(function, "__func__", function), WORKFLOW_NAME, name)
+    return Workflow(name=name, arguments=arguments, steps=steps, **{"description": text, **options})  # type: ignore[arg-type]
+
+
+def _parameters(name: str, function: Callable[..., object]) -> Sequence[Parameter]:
+    """The parameters of a workflow function, which become the workflow's arguments."""
+    if getattr(function, "__code__", None) is None:
         raise WorkflowError(name, f"{function!r} is no function that describes a workflow; write def")
-    location = f"{code.co_filename}:{code.co_firstlineno}"
     if is_async(function):
-        raise WorkflowError(name, f"{location}: a workflow function describes steps and waits for none; write def")
+        raise _error(name, function, "a workflow function describes steps and waits for none; write def")
     signature = read_signature(function, f"workflow {name!r}")
     if signature.context or signature.dependencies:
-        raise WorkflowError(
-            name, f"{location}: a workflow function has no Context and no Depends; give them to the tools that it calls"
-        )
-    text, descriptions = _documentation(function.__doc__ or "")
+        cause = "a workflow function has no Context and no Depends; give them to the tools that it calls"
+        raise _error(name, function, cause)
     for parameter in signature.parameters:
         given = parameter.declaration.name
         if given not in ("", parameter.name):
-            cause = f"{location}: the name of the argument {parameter.name!r} is the parameter's, and not {given!r}"
-            raise WorkflowError(name, f"{cause}; for a description, write Argument(description=…)")
-    annotations = function.__annotations__
-    arguments = tuple(_argument(parameter, descriptions, annotations) for parameter in signature.parameters)
+            cause = f"the name of the argument {parameter.name!r} is the parameter's, and not {given!r}"
+            raise _error(name, function, f"{cause}; for a description, write Argument(description=…)")
+    return signature.parameters
+
+
+def _recorded_steps(
+    name: str, function: Callable[..., object], references: Mapping[str, Reference], tools: Mapping[str, Any]
+) -> list[Step]:
+    """Call the function, and return the steps that it describes."""
     recording = Recording(name)
-    references = {
-        parameter.name: Reference(PromptArg(argument.name), name)
-        for parameter, argument in zip(signature.parameters, arguments, strict=True)
-    }
     token = recording_of_function.set(recording)
     try:
         return_value = describe(name, function, references, tools, recording.steps)
@@ -83,18 +95,16 @@ def workflow_of_function(
     for uncalled_step in recording.uncalled_steps.values():
         raise uncalled_step.error()
     if inspect.isgenerator(return_value):
-        raise WorkflowError(name, f"{location}: a workflow function runs once, to its end; leave out yield")
+        raise _error(name, function, "a workflow function runs once, to its end; leave out yield")
     if return_value is not None:
-        raise WorkflowError(
-            name, f"{location}: a workflow function returns nothing, because the task has all results; leave out return"
-        )
-    setattr(getattr(function, "__func__", function), WORKFLOW_NAME, name)
-    return Workflow(
-        name=name,
-        arguments=arguments,
-        steps=recording.steps,
-        **{"description": text, **options},  # type: ignore[arg-type]
-    )
+        cause = "a workflow function returns nothing, because the task has all results; leave out return"
+        raise _error(name, function, cause)
+    return recording.steps
+
+
+def _error(name: str, function: Callable[..., object], cause: str) -> WorkflowError:
+    code = function.__code__
+    return WorkflowError(name, f"{code.co_filename}:{code.co_firstlineno}: {cause}")
 
 
 def _argument(parameter: Parameter, descriptions: Mapping[str, str], annotations: Mapping[str, Any]) -> Argument:
