@@ -5,6 +5,8 @@ tests/protocol, invalid HTTP requests in `test_origins.py`, and the ways to name
 tests/tools/test_runner.py.
 """
 
+import base64
+import gzip
 import json
 from typing import Any
 
@@ -133,3 +135,19 @@ def run_message() -> str:
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
 def test_a_content_types_case_and_parameters_do_not_matter(client: Client, content_type: str) -> None:
     assert client.post(run_message(), {"Content-Type": content_type}).status == 200
+
+
+@pytest.mark.usefixtures("no_changes")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"resource": "/approvals/{id}", "path": "/approvals/a", "pathParameters": {"id": "a"}},
+        {"resource": "/callbacks/{id}", "path": "/callbacks/a", "pathParameters": {"id": "a"}},
+    ],
+)
+def test_a_compressed_body_is_refused_with_the_name_of_its_header(client: Client, changes: Any) -> None:
+    compressed = base64.b64encode(gzip.compress(json.dumps(message()).encode())).decode()
+    answer = client.post(compressed, {"Content-Encoding": "GZip"}, isBase64Encoded=True, **changes)
+
+    assert (answer.status, "Unsupported Content-Encoding gzip" in answer.body) == (415, True)

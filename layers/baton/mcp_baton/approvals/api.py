@@ -128,8 +128,8 @@ def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | No
 
 
 def body_of(request: HttpRequest) -> Mapping[str, Json]:
-    if not request.is_json:
-        raise Refused(415, "Unsupported media type: send application/json")
+    if request.media_problem:
+        raise Refused(415, request.media_problem)
     body = json_in(request, MAX_DECISION_BYTES)
     if not isinstance(body, Mapping):
         raise Refused(400, "The body is not a JSON object")

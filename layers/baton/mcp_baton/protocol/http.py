@@ -63,8 +63,19 @@ class HttpRequest(Struct, frozen=True):
     arrived_ms: int | None = None
 
     @property
-    def is_json(self) -> bool:
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+    def media_problem(self) -> str:
+        """What to do about a body that is no JSON by its headers; empty if it is."""
+        if self.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return "Unsupported media type: send application/json"
+        return self.encoding_problem
+
+    @property
+    def encoding_problem(self) -> str:
+        """What to do about a body that is compressed; empty if it is not."""
+        encoding = self.headers.get("content-encoding", "").strip().lower()
+        if encoding in ("", "identity"):
+            return ""
+        return f"Unsupported Content-Encoding {encoding[:100]}: send the body without it"
 
     def accepts(self, media_type: str) -> bool:
         """Whether the client accepts this type (RFC 9110, section 12.5.1). The most specific range of the header

@@ -154,8 +154,8 @@ def early_answer(request: HttpRequest, page: AllowedPage | None, settings: Setti
     reason = forbidden(request.owner, local=settings.local_only)
     if reason:
         return refusal(403, reason)
-    if is_mcp and not request.is_json:
-        return refusal(415, "Unsupported media type: send application/json")
+    if is_mcp and request.media_problem:
+        return refusal(415, request.media_problem)
     if is_mcp and len(request.body) > settings.max_body_bytes:
         return refusal(413, f"Content too large: at most {settings.max_body_bytes} bytes")
     return None

@@ -25,8 +25,10 @@ def reply(status: int, body: JsonObject) -> HttpResponse:
 
 
 def json_in(request: HttpRequest, limit: int) -> Json:
-    """Read the JSON in the body of a request. Raises `Refused` if the body is not JSON, is nested too deep, or has more
-    bytes than `limit`."""
+    """Read the JSON in the body of a request. Raises `Refused` if the body is encoded, is not JSON, is nested too deep,
+    or has more bytes than `limit`."""
+    if request.encoding_problem:
+        raise Refused(415, request.encoding_problem)
     if len(request.body) > limit:
         raise Refused(413, f"Content too large: at most {limit} bytes")
     try:
