@@ -208,7 +208,18 @@ def task_of(
     all_variables |= variables or {}
     if pause:
         all_variables[PAUSE_REASONS] = [pause.to_json()]
-    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, all_variables, large_values=kept or {})
+    return TaskRecord(
+        "kim",
+        "t",
+        TaskStatus.WORKING,
+        "",
+        "",
+        1,
+        1,
+        all_variables,
+        large_values=kept or {},
+        definition=workflow.fingerprint,
+    )
 
 
 class CallsInAnyOrder:

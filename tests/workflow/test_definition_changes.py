@@ -157,6 +157,37 @@ def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:
     assert set(client.task(task).variables) == names
 
 
+@pytest.mark.parametrize(
+    ("options", "last_tool"),
+    [
+        ({"arguments": {"text": constant("Hi")}}, "book_entry"),
+        ({"each": constant(["Eve", "Bob"])}, "book_entry"),
+        ({"each": None}, "book_entry"),
+        ({"when": prompt_arg("order_id") == "x"}, "refund_order"),
+        ({"name": "others"}, "refund_order"),
+    ],
+)
+def test_calls_that_are_suggested_after_a_list_has_changed_can_be_made(
+    baton: Connect, options: dict[str, Any], last_tool: str
+) -> None:
+    fields: dict[str, Any] = {"tool": "send_mail", "each": constant(["Ann", "Bob"]), "arguments": {"text": item()}}
+    old_client = baton(version(ListStep("mails", **fields), FIRST))
+    old_client.tool_raises("send_mail", "no", times=1)
+    task = old_client.get_prompt("refund_order", ORDER).task_id
+    changed = {name: value for name, value in {"name": "mails", **fields, **options}.items() if value is not None}
+    step = ListStep(**changed) if "each" in changed else ToolStep(**{**changed, "arguments": {"text": constant("Hi")}})
+    client = old_client.deployed(version(step, FIRST))
+
+    assert "send_mail" not in client.call_workflow("refund_order", {"task_action": "show"}, task).text
+    following: Any = client.call_tool("send_mail", {"text": "Ann"}, task=f"{task}/mails/0").meta["next"]
+
+    assert following[-1]["tool"] == last_tool
+    if last_tool == "refund_order":
+        assert client.resume(task).completed
+        variables = client.task(task).variables
+        assert [name for name in variables if name.startswith(("_workflow.items.", "_workflow.elements."))] == []
+
+
 def test_a_late_run_does_not_restore_the_old_definition(baton: Connect) -> None:
     old_client = baton(version(FETCH, CORRECTED_REFUND, NOTIFY))
     old_client.tool_raises("refund", "closed", times=1)

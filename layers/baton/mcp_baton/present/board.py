@@ -60,7 +60,9 @@ class WorkflowState:
         known = None if self.view.ended else self.plan.known
         handle = handle_of(self.execution.server, self.tool.workflow, self.task)
         resume_handle = handle if self.can_resume else None
-        return RemainingCalls(known, self.execution.server, self.view.reasons, handle, resume_handle) if known else None
+        changed = conflicting_steps(self.tool.workflow, self.task, settled=False)
+        server, reasons = self.execution.server, self.view.reasons
+        return RemainingCalls(known, server, reasons, handle, resume_handle, changed=changed) if known else None
 
 
 class Addition(Struct, frozen=True):

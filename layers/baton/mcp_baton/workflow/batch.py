@@ -68,7 +68,8 @@ def run_batch(
     changed = variables.changed
     new_statuses = _statuses_after(task, statuses, writes, changed)
     completed = last and not pauses and all(status.settled for status in new_statuses.values())
-    ended = {name for name in items if _is_settled(new_statuses, name)}
+    # A list whose condition is false since a deployment is skipped without its items.
+    ended = {name for name in [*items, *(write.name for write in writes)] if _is_settled(new_statuses, name)}
     ended_items = {f"{prefix}{name}" for name in ended for prefix in (ITEMS_PREFIX, ELEMENTS_PREFIX)}
     changed |= _extras(task, writes)
     removed = variables.removed | outdated(writes) | (ended_items & task.variables.keys())

@@ -41,8 +41,14 @@ def move_to(workflow: Workflow, task: TaskRecord) -> Move | None:
     return None if task.definition == workflow.fingerprint else Move(task.definition, workflow)
 
 
-def conflicting_steps(workflow: Workflow, task: TaskRecord) -> list[str]:
-    """The settled steps that the definition has changed or removed. If there is one, the task cannot be moved."""
+def conflicting_steps(workflow: Workflow, task: TaskRecord, *, settled: bool = True) -> list[str]:
+    """The settled steps that the definition has changed or removed. If there is one, the task cannot be moved.
+
+    Args:
+        settled: `False` for such open steps, of which a call of the model would make conflicting ones.
+    """
+    if task.definition == workflow.fingerprint:
+        return []
     current = {step.name: step.fingerprint for step in workflow.steps}
     stored_fingerprints = (task.definition or "").split()
     steps = steps_of(task)
@@ -50,7 +56,7 @@ def conflicting_steps(workflow: Workflow, task: TaskRecord) -> list[str]:
     return [
         step["name"]
         for step, fingerprint in zip(steps, fingerprints, strict=True)
-        if StepStatus(step["status"]).settled and current.get(step["name"]) != fingerprint
+        if StepStatus(step["status"]).settled is settled and current.get(step["name"]) != fingerprint
     ]
 
 

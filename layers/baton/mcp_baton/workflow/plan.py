@@ -9,6 +9,7 @@ from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
+    ELEMENTS_PREFIX,
     RESULT_PREFIX,
     StepProgress,
     StepStatus,
@@ -190,9 +191,10 @@ class Plan:
         return None if step is None or self.known is None else self.known.items_of(step)
 
     def has_list(self, name: str) -> bool:
-        """Whether a step calls its tool for each element of a list."""
+        """Whether a step calls its tool for each element of a list; of a step that the definition has removed, whether
+        it did."""
         step = self._step(name)
-        return isinstance(step, ListStep)
+        return isinstance(step, ListStep) or (step is None and f"{ELEMENTS_PREFIX}{name}" in self.task.variables)
 
     def results_of(self, name: str) -> list[Json] | None:
         """The result of a completed list; `None` if it is not available."""

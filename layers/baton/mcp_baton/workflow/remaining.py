@@ -20,7 +20,7 @@ from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quot
 from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
-from mcp_baton.workflow.definition_changes import given_secrets
+from mcp_baton.workflow.definition_changes import conflicting_steps, given_secrets
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import (
     PauseReason,
@@ -114,8 +114,10 @@ def next_calls(
     workflow, known = plan.workflow, plan.known
     if workflow is None or known is None or plan.task.status.terminal:
         return []
-    resume_handle = Handle(plan.task.task_id, workflow, given=known.arguments) if workflow.has_workflow_tool else None
-    remaining = RemainingCalls(known, tools, plan.pauses, handle, resume_handle, task_id=plan.task.task_id)
+    can_resume = workflow.has_workflow_tool and not conflicting_steps(workflow, plan.task)
+    resume_handle = Handle(plan.task.task_id, workflow, given=known.arguments) if can_resume else None
+    task_id, changed = plan.task.task_id, conflicting_steps(workflow, plan.task, settled=False)
+    remaining = RemainingCalls(known, tools, plan.pauses, handle, resume_handle, task_id=task_id, changed=changed)
     return remaining.entries(with_failed=with_failed)
 
 
@@ -136,6 +138,7 @@ class RemainingCalls(Struct, frozen=True):
         read_resources: Which resources of the stopped steps were read, as the steps declare them.
         task_id: The task, for calls that name it in `_meta`.
         index: The element of the step's list, in `known.item`.
+        changed: The open steps that a deployment has changed. The server makes their calls, as they are now.
     """
 
     known: KnownValues
@@ -146,6 +149,7 @@ class RemainingCalls(Struct, frozen=True):
     read_resources: Mapping[str, frozenset[str]] = MappingProxyType({})
     task_id: str | None = None
     index: int | None = None
+    changed: Collection[str] = ()
 
     @property
     def resume_handle(self) -> Handle | None:
@@ -210,6 +214,7 @@ class RemainingCalls(Struct, frozen=True):
             pause.step
             for pause in self.pauses
             if self.remedy_of(pause) in remedies
+            and pause.step not in self.changed
             and not (pause.is_for_the_operator or pause.server_can_continue or self._left_out.get(pause.step))
         }
 
