@@ -292,6 +292,17 @@ def test_the_id_of_a_calls_task_starts_nothing_and_the_reply_names_the_workflows
     assert len(table.statuses) == (2 if is_over else 3)
 
 
+@pytest.mark.parametrize("is_over", [False, True], ids=["live", "over"])
+def test_a_step_called_with_the_id_of_a_calls_task_is_not_made(order: Order, is_over: bool) -> None:
+    client, call_id, task_id = start(order.cloud, workflow="order", order=1)
+    if is_over:
+        order.cloud.work()
+    order.mails.clear()
+    result = client.call_tool("send_parcel", {"order": 1, "task_id": call_id}).result
+    assert (result["isError"], result["_meta"]["recorded"], order.mails) == (True, False, [])
+    assert f'make the same call with {{"task_id": "{task_id}"}}.' in result["content"][-1]["text"]
+
+
 def test_a_claimed_task_is_reported_at_once(cloud: Cloud, shop: Shop, table: Table) -> None:
     (client, _, task_id), replies = start(cloud), list[str]()
     shop.at(1, lambda: replies.append(text_of(client.call_tool("stock", {"task_id": task_id}))))

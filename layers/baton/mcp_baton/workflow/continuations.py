@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.keys import step_key
 from mcp_baton.tasks.record import StepStatus, TaskRecord, statuses_of
@@ -18,6 +18,7 @@ from mcp_baton.tasks.store import Batch, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.tools.approval import NotApproved
+from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.asking import Identity, identity_for_task
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome
@@ -193,6 +194,8 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, named: StepId) 
     """Read the task that a call names, replace placeholders by values, and choose the step and its idempotency key."""
     rounds, task_id = request.rounds(), named.task_id
     plan, target = _find(request, task_id)
+    if plan and (problem := _background_call(plan.task)):
+        return RefusedCall(Failed(problem), NotMade(task_id, target))
     budget = request.budget
     replacement = replace_placeholders(
         arguments, plan, PlaceholderLimits(min(request.server.options.placeholder_bytes, budget.left), budget.unread)
@@ -234,6 +237,18 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, named: StepId) 
         rounds.identity = replace(identity, by=tool_call.by or None)
     asker, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
     return Continuation(request, task_id, target, call, identity, variables, asker, match, now_ms, now_s, tool_call)
+
+
+def _background_call(task: TaskRecord) -> str | None:
+    """Why a call cannot continue a task that is a call in the background, and what to do: it has no steps. `None` for
+    the task of a workflow."""
+    if task.job is None:
+        return None
+    workflow_task = task.job.work.workflow_task
+    remedy = f"without {TASK_ID}" if workflow_task is None else f"with {dumps_spaced({TASK_ID: workflow_task})}"
+    return (
+        f"This task is a call of {task.job.work.tool} in the background. Nothing was run: make the same call {remedy}."
+    )
 
 
 def _oversized_secret(plan: Plan | None, tool: Tool, arguments: JsonObject) -> str | None:
