@@ -148,11 +148,14 @@ PARAMETERS = (
     ("a field of a dataclass that cannot be described", "shelf: Shelf", ("'shelf'", "Connection"), "Depends"),
     ("a type of which pydantic makes no schema", "key: Callable[[int], str]", ("'key'", "Callable"), "Depends"),
     ("an annotation that names nothing", 'sku: "Sku"', ("'Sku'",), "import"),
+    ("a description as an annotation", 'sku: "which one"', ("'which one'",), "write a type"),
+    ("a value as an annotation", "sku: 5", ("'sku'", "the type 5", "schema for 5)"), "Depends"),
     ("a Context without its annotation", "sku: str, ctx", ("'ctx'", "no annotation"), "ctx: Context"),
     ("a method without its object", "self, sku: str", ("without its object",), "object.method"),
     ("an Argument as a default", 'sku: str = Argument("sku")', ("'sku'", "as its default"), "sku: Annotated["),
     ("a secret Argument", "sku: Annotated[str, Argument(secret=True)]", ("'sku'", "Argument"), "SecretStr"),
     ("*args", "*skus: str", ("*skus",), "skus: list[str]"),
+    ("a decorator's *args", "*args, **kwargs", ("*args",), "functools.wraps"),
     ("**kwargs", "**filters: str", ("**filters",), "filters: dict[str, str]"),
     ("Depends without its factory", "db: Annotated[int, Depends]", ("'db'", "Depends"), "Depends("),
     ("a factory as a default without Depends", "db: Connection = connect", ("'db'", "connect"), "Depends(connect)"),
@@ -493,7 +496,7 @@ STEPS = (
         "def send_mail(to: str) -> None: ...\n\n\n"
         + flow("FETCH", 'ToolStep("mail", tool=send_mail, arguments={"to": step_output("order", "email")})  # here'),
         ("step 'mail'", "'send_mail'"),
-        "@server.tool",
+        "@server.tool, above its other decorators",
     ),
     Mistake(
         "an output before its step",
@@ -553,7 +556,7 @@ STEPS = (
         '@server.tool\ndef look() -> Any:\n    """Look."""\n\n\n'
         + flow(
             'ToolStep("look", tool=look)',
-            'Fetch("f", ["docs://a"], when=step_output("look", "id") > 1)  # here',
+            'ToolStep("f", tool=look, when=step_output("look", "id") > 1)  # here',
             arguments="()",
         ),
         ("step 'f'", "'look'", "not known"),
@@ -786,11 +789,13 @@ step(refund)(order_id=order_id, amount=order)  # here
 # a text of an output for a number in a function (warning): workflow 'refund_order' … 'email' … is a string -> another
 # field
 step(refund)(order_id=order_id, amount=order.email)  # here
-# an answer for a text (at run): workflow 'refund_order' … the answer 'sure' is true or false -> change one
+# an answer for a text (at run): workflow 'refund_order' … the answer 'sure' is true or false -> returns=
 sure = ask_user("sure", "Sure?", returns=bool)
 step(refund)(order_id=sure, amount=order.total)  # here
 # a misspelt argument in guidance in a function (warning): workflow 'refund_order' … {oder_id} -> mean 'order_id'?
 step(refund, guidance='Mind {oder_id}')(order_id=order_id, amount=order.total)  # here
+# a resource that the server does not have (warning): workflow 'refund_order' … docs://{order_id} -> @server.resource
+fetch('policy', 'docs://{order_id}')  # here
 # a misspelt argument in a URI in a function: workflow 'refund_order' … {oder_id} -> mean 'order_id'?
 fetch('policy', 'docs://{oder_id}')  # here
 # a misspelt argument in a question in a function: workflow 'refund_order' … {oder_id} -> mean 'order_id'?

@@ -242,13 +242,29 @@ def verify(pin: Annotated[str, "PIN"], amount: Annotated[float, "EUR"]) -> bool:
     header="@server.workflow\ndef refund_order(order_id: Annotated[str, 'Which'], "
     "pin: Annotated[str, Argument(description='PIN', secret=True)])",
 )
+RESOURCES = """
+@server.resource("docs://refunds")
+def refunds() -> str:
+    \"\"\"Read about refunds.\"\"\"
+    return ""
+
+
+@server.resource("file:///{+path}")
+def file(path: str) -> str:
+    \"\"\"Read a file.\"\"\"
+    return path
+
+
+""" + function(
+    "fetch('page', 'docs://{order_id}')", "fetch('file', 'file:///orders/{order_id}')", "fetch('any', '{order_id}')"
+)
 INTENDED = flow("FETCH", f'ToolStep("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
 
 
 @pytest.mark.parametrize(
     "source",
-    [CONVERTED, VALIDATED, INTENDED, STATIC, ALL_TAKEN],
-    ids=["a number as text", "a validator", "guidance", "tests of other values", "conditions of approvals"],
+    [CONVERTED, VALIDATED, INTENDED, STATIC, ALL_TAKEN, RESOURCES],
+    ids=["a number as text", "a validator", "guidance", "tests of other values", "conditions of approvals", "URIs"],
 )
 def test_code_that_may_work_is_not_reported(source: str, check: Check) -> None:
     report = check(write(PRELUDE + source + EPILOGUE), "--strict")[1]

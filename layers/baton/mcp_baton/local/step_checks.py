@@ -10,8 +10,9 @@ from typing import Any, Final
 from mcp_baton.hints import did_you_mean
 from mcp_baton.local.mistakes import DefinitionLines, Mistake
 from mcp_baton.server.server import Server
+from mcp_baton.tools.resource import find_in
 from mcp_baton.tools.secrets import strings_in
-from mcp_baton.tools.templates import as_text, placeholders
+from mcp_baton.tools.templates import as_text, fill_uri, matches_template, placeholders
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.checking import resolved
 from mcp_baton.workflow.definition import Workflow
@@ -49,6 +50,11 @@ class StepChecks:
     def suggestions(self) -> Iterator[Mistake]:
         for step in self.workflow.steps:
             yield from self._unfilled(step, [step.guidance or ""], "its guidance")
+            for uri in step.resources:
+                sample, resources = fill_uri(uri, dict.fromkeys(placeholders(uri), "x")), self.server.resources
+                if not find_in(resources, sample) and not any(matches_template(uri, known) for known in resources):
+                    remedy = did_you_mean(uri, resources).removeprefix("; ") or "publish it with @server.resource"
+                    yield self._mistake(step, f"no resource has the URI {uri}", remedy)
         for step, tool in self._calls:
             for name, source in step.arguments.items():
                 problem = self._mismatch(tool, name, source, certain=False)
@@ -96,6 +102,8 @@ class StepChecks:
             return None
         takes = f"{name!r} of {tool.name!r} takes {_kinds_text(accepted)}"
         problem = f"{self._source_text(source)} is {_kinds_text(produced)}, and {takes}"
+        if isinstance(source, StepOutput) and self._tools[self.workflow.bound(source.binding).name] is None:
+            return problem, "change the type in returns=, or that of the parameter"
         return problem, "give another field, or change one of the types"
 
     def _source_text(self, source: Source) -> str:

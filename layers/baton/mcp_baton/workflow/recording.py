@@ -126,7 +126,7 @@ def current_recording(function: str) -> Recording:
     recording: Recording | None = recording_of_function.get()
     if recording is None:
         cause = f"{author_line()} calls {function} outside of a workflow function"
-        raise WorkflowError("?", f"{cause}; move it into a function with @server.workflow")
+        raise WorkflowError("?", f"{cause}; move it into a function with @server.workflow, which Baton calls")
     return recording
 
 

@@ -110,10 +110,10 @@ def type_hints(function: Callable[..., object], subject: str) -> dict[str, Any]:
         target = next(vars(base)["__init__"].__get__(None, base) for base in target.__mro__ if "__init__" in vars(base))
     try:
         return typing.get_type_hints(target, include_extras=True)
-    except (NameError, TypeError) as error:
+    except (NameError, SyntaxError, TypeError) as error:
         raise RegistrationError(
-            f"{subject}: its annotations cannot be resolved: {error}; define or import the name before the "
-            "function, not only for type checkers"
+            f"{subject}: its annotations cannot be resolved: {error}; write a type whose name is defined or "
+            "imported before the function, not only for type checkers"
         ) from error
 
 
@@ -123,7 +123,7 @@ def check_kind(parameter: inspect.Parameter, subject: str) -> None:
         has_type = parameter.annotation is not parameter.empty
         item = inspect.formatannotation(parameter.annotation) if has_type else "Any"
         container = f"dict[str, {item}]" if parameter.kind is parameter.VAR_KEYWORD else f"list[{item}]"
-        remedy = f"name each parameter, or write {parameter.name}: {container}"
+        remedy = f"name each parameter (a decorator needs functools.wraps), or write {parameter.name}: {container}"
         raise RegistrationError(f"{subject}: the parameter {parameter} has no schema; {remedy}")
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise RegistrationError(

@@ -273,7 +273,7 @@ def argument_cause(name: str, annotation: object, cause: str | None = None) -> s
     """Return the error text for a workflow's argument whose type cannot be read from a text."""
     return (
         f"the argument {name!r} has the type {shown_type(annotation)}, which cannot be read from a text"
-        f"{_in_brackets(cause)}; give it a type= that pydantic knows"
+        f"{_in_brackets(cause)}; give it a type that pydantic knows: type=str, or Annotated[str, Argument(…)]"
     )
 
 
@@ -289,7 +289,7 @@ def shown_type(annotation: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0].rstrip(". ")
+    return str(error).partition("\n")[0].partition(". Set `arbitrary_types_allowed")[0].rstrip(". ")
 
 
 def _in_brackets(cause: str | None) -> str:

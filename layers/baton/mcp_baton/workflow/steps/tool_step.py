@@ -274,7 +274,8 @@ def _tool_error(tool: str, functions: Mapping[str, object]) -> str:
         )
     if hasattr(tool.function, WORKFLOW_NAME):
         return f"the function {str(tool)!r} is a workflow, which no step can call; {TAKE_OVER}"
-    return f"the function {str(tool)!r} is no tool of this server; publish it with @server.tool"
+    remedy = "publish it with @server.tool, above its other decorators"
+    return f"the function {str(tool)!r} is no tool of this server; {remedy}"
 
 
 def _is_same_source(first: object, second: Callable[..., object]) -> bool:
