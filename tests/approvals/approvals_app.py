@@ -8,13 +8,11 @@ server = Server("bank")
 
 @server.tool(approval=Approval("refunds", message="Pay {amount} EUR for {order}?"))
 def pay(order: str, amount: float) -> str:
-    """Pay."""
     return f"paid {amount} for {order}"
 
 
 @server.workflow
 def pay_order(order: str, amount: float) -> None:
-    """Pay an order."""
     step(pay)(order=order, amount=amount)
 
 

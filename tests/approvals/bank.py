@@ -37,7 +37,6 @@ class Bank:
         return {"amount": 250.0}
 
     def pay(self, ctx: Context, order: str, amount: float, note: str = "") -> str:
-        """Pay an amount."""
         self.payments.append((order, amount, ctx.idempotency_key))
         if self.is_down["pay"]:
             raise ToolError("pay is down")

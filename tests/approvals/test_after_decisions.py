@@ -35,7 +35,6 @@ def jobs(background: MakeBackground) -> Background:
 
     @server.workflow(background=True)
     def refund_order(order: str) -> None:
-        """Refund an order."""
         step(refund)(amount=step(find)(order=order))
 
     return background(server)

@@ -124,7 +124,6 @@ def test_calls_of_a_step_with_different_values_have_different_idempotency_keys(
 
     @server.workflow
     def refund() -> None:
-        """refund"""
         step(pay)(value=step(wait)())  # type: ignore[no-untyped-call]
 
     client = baton(server)
@@ -235,7 +234,6 @@ def test_a_value_that_can_be_read_once_reaches_the_tool_whole(baton: Connect, ki
 
     @server.workflow
     def refund(value: list[str]) -> None:
-        """refund"""
         step(pay, retry=Retry(attempts=2, first_s=0))(value=value)  # type: ignore[no-untyped-call]
 
     client = baton(server)
@@ -273,7 +271,6 @@ def test_an_argument_of_a_workflow_reaches_the_tool_with_its_masked_and_excluded
 
     @server.workflow
     def refund(payment: Payment, login: Annotated[Login, Argument(secret=True)]) -> None:
-        """refund"""
         step(pay)(payment=payment, login=login)
 
     client = baton(server)
@@ -291,7 +288,6 @@ def test_each_element_is_bound_to_what_was_sent(baton: Connect) -> None:
 
     @server.workflow
     def refund(payments: list[dict[str, Any]]) -> None:
-        """refund"""
         step(pay, each=payments)(payment=item())
 
     client = baton(server)

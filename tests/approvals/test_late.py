@@ -23,7 +23,6 @@ class Shop:
         return True
 
     def pay(self) -> str:
-        """Pay."""
         self.payments += 1
         if self.fails:
             self.slow = True

@@ -69,7 +69,6 @@ class Guarded:
         self.server.add_workflow(Workflow(name="flow", description="run", steps=steps, **options))
 
     def work(self, value: str) -> str:
-        """Work."""
         self.calls.append(value)
         return value
 

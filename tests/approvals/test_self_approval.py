@@ -202,7 +202,6 @@ class AskingBank:
         self.server.add_tool(self.pay, approval=Approval("refunds"))
 
     def pay(self, ctx: Context) -> str:
-        """Pay."""
         ctx.elicit("n", "How many?", SCHEMA)
         self.payments.append(ctx.idempotency_key)
         return "paid"
@@ -401,7 +400,6 @@ def test_a_secret_is_in_no_record_and_another_secret_needs_another_approval(
 
     @server.workflow
     def refund(pin: Annotated[str, Argument(secret=True)], order: str) -> None:
-        """refund"""
         step(pay)(pin=pin, order=order)
 
     client = baton(server)
@@ -428,7 +426,6 @@ def test_the_same_secret_has_another_digest_in_another_task(baton: Connect) -> N
 
     @server.workflow
     def refund(pin: Annotated[str, Argument(secret=True)]) -> None:
-        """refund"""
         step(pay)(pin=pin)
 
     client = baton(server)

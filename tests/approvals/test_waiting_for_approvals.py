@@ -34,7 +34,6 @@ def shop(script: Script) -> Server:
 
     @server.workflow(background=True)
     def refund_order(order: str) -> None:
-        """refund an order"""
         order_data = step(find)(order=order)
         step(refund)(amount=order_data["amount"])
 

@@ -130,7 +130,6 @@ def test_a_secret_that_a_tool_returned_is_hidden_from_people(baton: Connect, sec
 
     @server.workflow
     def refund(pin: Annotated[str, Argument(secret=True)]) -> None:
-        """refund"""
         session = step(log_in)(pin=pin)
         step(pay)(token=session["token"], parts=session["parts"])
 

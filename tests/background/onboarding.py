@@ -43,13 +43,11 @@ class Screening:
 
 @server.tool
 def fetch_supplier(supplier_id: Annotated[str, "The supplier's number"]) -> Supplier:
-    """Fetch a supplier."""
     return Supplier(supplier_id, "lee@example.com", 500.0, ["register", "licence"])
 
 
 @server.tool
 def read_document(ctx: Context, name: Annotated[str, "The document"]) -> str:
-    """Read a document of a supplier."""
     if ctx.attempt == 1 and name == "licence":
         raise ToolError("the archive is busy")
     return f"{name}: valid"
@@ -67,20 +65,17 @@ PAYMENTS = Approval("treasury", message="Pay {amount} EUR to {supplier_id}?", wh
 
 @server.tool(approval=PAYMENTS)
 def pay_deposit(supplier_id: Annotated[str, "The supplier's number"], amount: Annotated[float, "EUR"]) -> str:
-    """Pay the deposit of a supplier."""
     PAID.append(amount)
     return f"P-{supplier_id}"
 
 
 @server.tool
 def send_mail(to: Annotated[str, "The address"], text: Annotated[str, "The text"]) -> None:
-    """Send a mail."""
     SENT.append(f"{to}: {text}")
 
 
 @server.tool
 def close_file(supplier_id: Annotated[str, "The supplier's number"], payment: Annotated[str, "The payment"]) -> str:
-    """Close the file of a supplier."""
     return f"{supplier_id} closed, {payment}"
 
 
@@ -89,7 +84,6 @@ def onboard(
     supplier_id: Annotated[str, Argument(description="The supplier's number")],
     note: Annotated[str | None, Argument(description="A note for the mail")] = None,
 ) -> None:
-    """Onboard a supplier."""
     supplier = step(fetch_supplier)(supplier_id=supplier_id)
     texts = step(read_document, each=supplier.documents, parallel=2, retry=Retry(attempts=3, first_s=0))(name=item())
     risk = ask_model("risk", "How risky is the supplier, given {texts}?", returns=Literal["low", "high"], texts=texts)

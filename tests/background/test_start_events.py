@@ -32,23 +32,19 @@ def shop() -> Server:
 
     @server.workflow(background=True)
     def settle(order: str, amount: int = 1) -> None:
-        """Settle an order."""
         step(charge)(order=order, amount=amount)
 
     @server.workflow(background=True)
     def fulfil(order: str) -> None:
-        """Fulfil an order."""
         step(charge)(order=order)
         step(ship)(order=order)
 
     @server.workflow(background=True)
     def pack(order: Annotated[str, AfterValidator(PACKETS.__getitem__)]) -> None:
-        """Pack an order."""
         step(charge)(order=order)
 
     @server.workflow(background=True)
     def ask(order: str) -> None:
-        """Ask about an order."""
         step(charge)(order=ask_user("which", "Which order instead of {order}?"))
 
     return server
@@ -287,12 +283,10 @@ def test_a_killed_worker_does_not_repeat_a_tool_that_is_not_idempotent() -> None
 
     @server.tool(task="optional", idempotent=False)
     def charge(order: str) -> str:
-        """Charge a card."""
         return order
 
     @server.workflow
     def settle(order: str) -> None:
-        """Settle an order."""
         step(charge)(order=order)
 
     with connect(server, workers="by hand") as client:

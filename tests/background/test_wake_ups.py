@@ -137,7 +137,6 @@ def test_a_sleep_that_ends_while_a_parallel_step_still_runs_wakes_its_workflow()
 
     @server.workflow(background=True, parallel=3)
     def release() -> None:
-        """Release a build."""
         sleep_until("soon", timedelta(seconds=30))
         step(check)()
         sleep_until("late", timedelta(hours=20))
@@ -164,7 +163,6 @@ def test_a_job_continues_whose_question_was_answered_while_another_step_ran(also
 
     @server.workflow(background=True, parallel=3)
     def order() -> None:
-        """Order something."""
         step(pay)()
         step(paint)(color=ask_user("color", "Which color?"))
         if also_waits:
@@ -242,7 +240,6 @@ def test_two_calls_do_not_wake_each_other_without_end_if_a_step_fails_each_time(
 
     @server.workflow(background=True, parallel=2)
     def order() -> None:
-        """Order something."""
         step(pay)()
         step(note)()
 

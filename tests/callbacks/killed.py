@@ -40,7 +40,6 @@ class Signatures:
         return "asked"
 
     def pay(self, amount: int, ctx: Context) -> str:
-        """Pay an amount."""
         self.write(f"paid-{ctx.owner}", str(amount))
         return f"paid {amount}"
 

@@ -168,7 +168,6 @@ def flaky(script: Script, retry: Retry) -> Server:
 
     @server.workflow(background=True)
     def collect() -> None:
-        """Collect."""
         step(prepare)()
         text = step(fetch, retry=retry)()
         step(finish)(text=text)

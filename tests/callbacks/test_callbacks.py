@@ -65,14 +65,12 @@ class Shop:
 
         @self.server.workflow(background=background)
         def release(branch: str) -> None:
-            """Release a branch."""
             step(self.start_build)(branch=branch)
             build = wait("build", Build, within=2 * HOURS, on_timeout=on_timeout)
             url = or_default(build.url, "none") if on_timeout == "skip" else build.url
             step(self.deploy)(url=url)
 
     def start_build(self, ctx: Context, branch: str) -> str:
-        """Start a build."""
         self.urls.append(ctx.callback_url("build"))
         return f"{branch}: the server calls {self.urls[-1]}"
 
@@ -363,7 +361,6 @@ def test_a_number_that_is_not_finite_is_refused_and_its_field_is_named() -> None
 
     @server.workflow
     def sell() -> None:
-        """Sell."""
         step(start)()
         wait("paid", dict[str, float], within=2 * HOURS)
 
@@ -449,12 +446,10 @@ def test_a_callback_for_a_skipped_step_is_refused() -> None:
 
     @server.tool
     def fails() -> None:
-        """Fail."""
         raise ToolError("so it is")
 
     @server.workflow
     def pay() -> None:
-        """Pay."""
         needs_callback = step(request)()
         wait("paid", int, within=HOURS, when=needs_callback == True)  # noqa: E712
         step(fails)()

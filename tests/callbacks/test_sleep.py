@@ -29,7 +29,6 @@ def alarm(end: Any, *, ttl: timedelta | None = None) -> Server:
 
     @server.workflow(**options)
     def morning() -> None:
-        """Wait for the morning."""
         result = step(look_up)()
         sleep_until("night", result["at"])
         step(ring)()
@@ -138,7 +137,6 @@ def test_a_wait_can_be_skipped_by_its_condition() -> None:
 
     @server.workflow
     def rest(tired: bool) -> None:
-        """Rest."""
         sleep_until("nap", timedelta(hours=1), when=tired == True)  # noqa: E712
 
     with connect(server) as client:

@@ -11,7 +11,6 @@ addresses: dict[str, str] = {}
 
 @server.tool
 def start_build(branch: str, ctx: Context) -> str:
-    """Start a build."""
     addresses[branch] = ctx.callback_url("build")
     return "started"
 
@@ -24,13 +23,11 @@ def address_of(branch: str) -> str:
 
 @server.tool
 def deploy(image: str) -> str:
-    """Deploy an image."""
     return f"{image} is deployed"
 
 
 @server.workflow
 def release(branch: str) -> None:
-    """Release a branch."""
     step(start_build)(branch=branch)  # type: ignore[call-arg]
     build = wait_for_callback("build", dict[str, str], within=timedelta(hours=2))
     step(deploy)(image=build["image"])

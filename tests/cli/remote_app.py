@@ -30,13 +30,11 @@ class Approval(BaseModel):
 
 @server.tool
 def fetch(order: str) -> dict[str, str]:
-    """Fetch an order."""
     return {"order": order, "email": f"{order}@example.com"}
 
 
 @server.tool
 def refund(order: str, approved_by: str | None = None) -> str:
-    """Refund an order."""
     if approved_by is None:
         raise ToolError("not [bold]approved[/bold]\x1b[31m")
     return f"R-{order}-{approved_by}"
@@ -50,7 +48,6 @@ def notify(email: str, text: str, copies: int = 0) -> str:
 
 @server.tool
 def sign(account: str, kind: Literal["now", "later"]) -> str:
-    """Sign a transfer."""
     if kind == "later":
         raise ToolError("too late")
     return f"{account} signed it's {kind}"
@@ -58,7 +55,6 @@ def sign(account: str, kind: Literal["now", "later"]) -> str:
 
 @server.tool
 def transfer(pin: int, note: str) -> str:
-    """Transfer money."""
     if pin != 4711:
         raise ToolError("wrong PIN")
     return note
@@ -66,14 +62,12 @@ def transfer(pin: int, note: str) -> str:
 
 @server.tool
 def approve(ctx: Context) -> str:
-    """Ask for an approval."""
     answer = ctx.elicit("Who approves?", Approval)
     return f"{answer.action} {answer.data.approved_by} {answer.data.amount}" if answer.data else answer.action
 
 
 @server.tool(task="required")
 def count(ctx: Context, to: int = 3) -> str:
-    """Count in the background."""
     for number in range(to):
         ctx.report_progress(number, to, "counting")
     if to > 5:
@@ -83,7 +77,6 @@ def count(ctx: Context, to: int = 3) -> str:
 
 @server.tool
 def region(where: Annotated[str, Header("Region")]) -> str:
-    """Return a region."""
     return where
 
 
@@ -115,14 +108,12 @@ server.add_workflow(Workflow(name="pay", description="pay", arguments=[account, 
 
 @server.workflow
 def tell(order: str) -> None:
-    """Tell a customer."""
     copies = ask_user("copies", "How many copies of {order}?", returns=int)
     step(notify)(email="a@example.com", text=order, copies=copies)
 
 
 @server.tool
 def pack(article: str) -> str:
-    """Pack an article."""
     if article == "desk":
         raise ToolError("too large")
     return f"packed {article}"
@@ -130,7 +121,6 @@ def pack(article: str) -> str:
 
 @server.workflow
 def pack_all() -> None:
-    """Pack all articles."""
     step(pack, each=["lamp", "desk", "book"])(article=item())
 
 

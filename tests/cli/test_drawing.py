@@ -23,19 +23,16 @@ server = Server("shop")
 
 @server.tool
 def fetch(order_id: str) -> dict[str, Any]:
-    """Fetch an order."""
     return {"id": order_id}
 
 
 @server.tool(sets=["refunded"])
 def refund(order_id: str, amount: float, approved_by: str) -> str:
-    """Refund an order."""
     return f"{order_id} {amount} {approved_by}"
 
 
 @server.tool
 def mail(to: str, text: str = "", when: str = "", sender: str = "") -> str:
-    """Send a mail."""
     return f"{to} {text} {when} {sender}"
 
 

@@ -113,7 +113,6 @@ def greedy_server() -> Server:
 
     @server.workflow
     def elements(value: list[Any]) -> None:
-        """Use each element."""
         step(anything, each=value)(value=item())  # type: ignore[no-untyped-call]
 
     return server

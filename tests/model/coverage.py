@@ -13,7 +13,6 @@ from tests.model.random_plans import random_plan
 
 
 def features_of(plan: Plan, world: World) -> set[str]:
-    """Return the features of a plan and its world."""
     features = {f"as a {plan.way}", f"era {plan.era}"}
     features |= {"parallel steps"} if plan.parallel > 1 else set()
     features |= {"left-out argument"} if "b" not in world.arguments else set()

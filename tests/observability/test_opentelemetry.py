@@ -111,19 +111,16 @@ def server() -> Server:
 
     @server.tool
     async def refund(order: str) -> str:
-        """Refund an order."""
         if order == SECRET:
             raise ToolError(f"no order {order}")
         return order
 
     @server.tool(task="optional")
     def report(month: int) -> str:
-        """Write a report."""
         return f"report {month}"
 
     @server.resource("docs://{topic}")
     def page(topic: str) -> str:
-        """A page."""
         return topic
 
     steps = [ToolStep(tool.__name__, tool=tool, arguments={"order": constant("A-1")}) for tool in (find, refund)]

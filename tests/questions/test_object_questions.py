@@ -28,17 +28,14 @@ def shop(*, background: bool) -> Server:
 
     @server.tool
     def send(sender: Address, receiver: Address, level: Level) -> str:
-        """Send a parcel."""
         return f"{sender.street} {sender.level.name}, {receiver.street} {receiver.level.name}, {level.name}"
 
     @server.tool
     def elicit_address(ctx: Context) -> str:
-        """Ask for an address."""
         return repr(ctx.elicit("From where?", Address).data)
 
     @server.workflow(background=background)
     def ship() -> None:
-        """Ship a parcel."""
         sender = ask_user("sender", "From where?", returns=Address)
         level = ask_user("level", "How fast?", returns=Level)
         receiver = ask_user("receiver", "To where?", returns=Address)

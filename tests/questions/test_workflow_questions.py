@@ -32,14 +32,12 @@ def library(loans: list[Any] | None = None, *, background: bool = False) -> Serv
 
     @server.tool
     def find_book(title: str) -> dict[str, str]:
-        """Find a book."""
         if title == "gone":
             raise ToolError("no such book")
         return {"shelf": f"shelf of {title}"}
 
     @server.tool
     def lend(ctx: Context, shelf: str, reader: str, days: int) -> str:
-        """Lend a book."""
         if days > 100:
             raise ToolError("too long", retryable=False)
         if loans is not None:
@@ -48,7 +46,6 @@ def library(loans: list[Any] | None = None, *, background: bool = False) -> Serv
 
     @server.workflow(background=background)
     def borrow(title: str) -> None:
-        """Borrow a book."""
         book = step(find_book)(title=title)
         reader = ask_user("reader", "Who borrows {title} from {shelf}?", shelf=book["shelf"])
         days = ask_model("days", "For how many days?", returns=int)
@@ -186,12 +183,10 @@ def test_a_prompt_that_does_not_name_its_task_suggests_a_call_that_fits_the_sche
 
     @server.tool
     def find_book(titles: list[str]) -> str:
-        """Find a book."""
         return titles[0]
 
     @server.workflow
     def borrow(titles: list[str], pin: Annotated[str, Argument(secret=True)], days: int = 14) -> None:
-        """Borrow books."""
         reader = ask_user("first", "Who?")
         step(find_book, when=reader == "Kim")(titles=titles)
         ask_user("second", "For {days} days?", when=reader == "Kim")
@@ -212,12 +207,10 @@ def test_a_prompt_that_does_not_name_its_task_tells_the_questions_that_its_calls
 
     @server.tool
     def lend(reader: str) -> str:
-        """Lend a book."""
         return reader
 
     @server.workflow
     def borrow(title: str) -> None:
-        """Borrow a book."""
         sleep_until("later", timedelta(hours=1))
         step(lend)(reader=ask_user("reader", "Who borrows {title}?"))
 
@@ -300,7 +293,6 @@ def test_an_answer_that_another_call_used_meanwhile_is_not_replaced(baton: Conne
 
     @server.workflow
     def borrow() -> None:
-        """Borrow a book."""
         reader = ask_user("reader", "Who?")
         step(prepare, retryable=True)()
         step(lend)(reader=reader)

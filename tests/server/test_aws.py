@@ -40,7 +40,6 @@ def server() -> Server:
 
     @counter.tool
     def count() -> int:
-        """Count."""
         return 1
 
     counter.add_workflow(Workflow(name="counting", description="count", steps=[ToolStep("count", tool="count")]))
@@ -185,7 +184,6 @@ def test_a_given_s3_client_stores_large_values() -> None:
 
     @large_server.tool
     def photograph() -> str:
-        """Take a photograph."""
         return os.urandom(400_000).hex()
 
     step = ToolStep("photograph", tool="photograph")

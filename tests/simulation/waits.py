@@ -230,7 +230,6 @@ class WaitJudge(Judge):
             self.wrong(25, f"{call.process.name} pays {call.arguments['amount']}, but the callback was {self.accepted}")
 
     def check_callback_reply(self, process: Process, post: Post, status: int) -> None:
-        """Check the reply to a callback."""
         repeats = post.repeats(self.accepted)
         was_there = repeats and self.accepted_at <= process.writes
         versions = self.versions(process)

@@ -46,7 +46,6 @@ def serve(
 
     @server.tool
     def charge(order: str) -> str:
-        """Charge a card."""
         send({"effect": order})
         if message.get("holds"):
             receive()
@@ -54,12 +53,10 @@ def serve(
 
     @server.workflow
     def fulfil(order: str) -> None:
-        """Fulfil an order."""
         step(charge)(order=order)
 
     @server.workflow(background=True)
     def fulfil_later(order: str) -> None:
-        """Fulfil an order in the background."""
         step(charge)(order=order)
 
     queue, settings = Queue(), Settings(table=table, state_key=b"0" * 32)

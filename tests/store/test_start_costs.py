@@ -31,12 +31,10 @@ def shop(repeats: timedelta) -> Server:
 
     @server.workflow
     def fulfil(order: str) -> None:
-        """Fulfil an order."""
         step(charge)(order=order)
 
     @server.workflow(background=True)
     def fulfil_later(order: str) -> None:
-        """Fulfil an order in the background."""
         step(charge)(order=order)
 
     return server

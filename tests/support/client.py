@@ -242,7 +242,6 @@ class Table:
 
     @property
     def items(self) -> list[Item]:
-        """Return all items."""
         return list(self.client.scan(TableName=self.name, ConsistentRead=True)["Items"])
 
     @property
@@ -251,7 +250,6 @@ class Table:
         return [item["status"]["S"] for item in self.items if "status" in item]
 
     def item(self, task_id: str, owner: str = "alice") -> Item:
-        """Return the item of a task."""
         return self.client.get_item(TableName=self.name, Key=key_of(owner, task_id), ConsistentRead=True)["Item"]
 
     def replace(self, item: Item) -> None:

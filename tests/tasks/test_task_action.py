@@ -546,7 +546,6 @@ def test_the_board_shows_answers(baton: Connect) -> None:
 
     @server.workflow
     def borrow() -> None:
-        """Borrow a book."""
         ask_user("reader", "Who borrows it?")
 
     client = baton(server)

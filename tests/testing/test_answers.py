@@ -127,12 +127,10 @@ def borrowing() -> Server:
 
     @server.tool
     def lend(reader: str, weeks: int) -> str:
-        """Lend a book."""
         return f"{reader} {weeks}"
 
     @server.workflow
     def borrow() -> None:
-        """Borrow a book."""
         reader = ask_user("reader", "Who borrows it?")
         step(lend)(reader=reader, weeks=ask_user("weeks", "For how long?", returns=int))
 
@@ -205,12 +203,10 @@ def test_a_background_task_takes_the_answer_to_a_question_of_a_workflow_by_its_n
 
     @server.tool
     def lend(reader: str) -> str:
-        """Lend a book."""
         return reader
 
     @server.workflow(background=True)
     def borrow() -> None:
-        """Borrow a book."""
         step(lend)(reader=ask_user("reader", "Who borrows it?"))
 
     with connect(server, era=era) as client:

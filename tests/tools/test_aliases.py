@@ -86,12 +86,10 @@ def test_every_choice_is_accepted_by_tools_prompts_workflows_and_steps(arguments
 
     @server.workflow
     def run(order_id: Annotated[str, CHOICES, Argument(description="The order")]) -> None:
-        """Find an order."""
         step("find")(orderId=order_id)
 
     @server.workflow
     def run_default(order_id: str = DEFAULT) -> None:
-        """Find an order."""
         step("find")(orderId=order_id)
 
     with connect(server) as client:

@@ -131,7 +131,6 @@ def test_prompts_and_steps_get_a_copy_too() -> None:
 
     @server.workflow
     def run(note: str, tags: list[str] = []) -> None:  # noqa: B006
-        """Add a note."""
         step("add_in_a_step", name="omitted")(note=note)
         step("add_in_a_step", name="passed")(note=note, tags=tags)
 

@@ -171,17 +171,14 @@ def shop() -> Server:
 
     @server.workflow
     def with_argument(amount: float, model: Model | None = None) -> None:
-        """argument"""
         step(pay)(amount=amount)
 
     @server.workflow
     def with_answer() -> None:
-        """answer"""
         step(pay)(amount=ask_model("amount", "How much?", returns=float))
 
     @server.workflow
     def with_result() -> None:
-        """result"""
         step(pay)(amount=step(rate)())  # type: ignore[arg-type]
 
     return server

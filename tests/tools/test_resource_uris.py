@@ -34,7 +34,6 @@ def manual() -> Server:
 
     @server.workflow
     def look() -> None:
-        """Look."""
         fetch("fixed", SENT)
         fetch("page", "DOCS://MANUAL/Seiten für {name}", name="Jörg")
 

@@ -216,17 +216,14 @@ def test_the_last_message_of_a_prompt_is_the_users(baton: Connect, era: Era) -> 
 
     @server.workflow
     def failing() -> None:
-        """Fail."""
         step(one)(error="no paper")
 
     @server.workflow
     def asking() -> None:
-        """Ask."""
         ask_user("name", "Whose?")
 
     @server.workflow
     def reading() -> None:
-        """Read."""
         fetch("policy", "docs://policy")
 
     client = baton(server)
@@ -246,7 +243,6 @@ def test_next_leaves_out_a_call_that_would_fail_again_and_the_text_keeps_it(bato
 
     @server.workflow
     def lend(title: str) -> None:
-        """Lend a book."""
         step(find)(title=title)
 
     client = baton(server)

@@ -43,7 +43,6 @@ def value_server() -> Server:
 
 @pytest.fixture
 def client(make_client: MakeClient) -> Client:
-    """A client."""
     return make_client(value_server(), era="2026")
 
 

@@ -39,17 +39,14 @@ def shop(mails: list[str] | None = None) -> Server:
 
     @server.tool
     def fetch_order(order_id: str) -> dict[str, Any]:
-        """Fetch an order."""
         return ORDERS[order_id]
 
     @server.tool
     def discount(total: float) -> dict[str, float]:
-        """Compute a discount."""
         return {"percent": 10}
 
     @server.tool
     def send_mail(text: str, percent: float = 0) -> str:
-        """Send a mail."""
         if mails is not None:
             mails.append(f"{text} {percent:g}")
         if text == "down":
@@ -65,7 +62,6 @@ def workflow_on(server: Server, when: Callable[[Any], object]) -> None:
 
     @server.workflow
     def report(order_id: str) -> None:
-        """Report an order."""
         order: Any = step(fetch_order)(order_id=order_id)
         step(send_mail, when=when(order))(text="hello")
 
@@ -225,7 +221,6 @@ def test_an_argument_that_is_null_counts_as_left_out(
 
     @server.workflow
     def notify(note: str | None = None) -> None:
-        """Notify."""
         step(send_mail, name="note", when=exists(note))(text=note)
         step(send_mail)(text=or_default(note, "none"))
 

@@ -38,7 +38,6 @@ def letters_server() -> Server:
     server = Server("letters")
 
     def say(text: str) -> str:
-        """Return the text."""
         if text == "fail":
             raise ToolError("cannot say that")
         return text

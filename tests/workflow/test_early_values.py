@@ -19,7 +19,6 @@ def shop(total: float, failures: list[Exception], *, parallel: int, background: 
 
     @server.tool
     def fetch_order(ctx: Context) -> dict[str, float]:
-        """Fetch an order."""
         ctx.callback_url("delivered")
         if failures:
             raise failures.pop()
@@ -27,12 +26,10 @@ def shop(total: float, failures: list[Exception], *, parallel: int, background: 
 
     @server.tool
     def pay(bonus: int, delivered: int) -> str:
-        """Pay a bonus."""
         return f"{bonus} {delivered}"
 
     @server.workflow(parallel=parallel, background=background)
     def refund() -> None:
-        """Refund an order."""
         order = step(fetch_order, retryable=True)()
         bonus = ask_model("bonus", "How much bonus?", returns=int, when=order["total"] > 100)
         delivered = wait_for_callback("delivered", int, within=timedelta(hours=2), when=order["total"] > 100)
@@ -75,19 +72,16 @@ def test_an_answer_that_was_used_stays_although_its_condition_would_be_false_now
 
     @server.tool
     def pay(bonus: int) -> str:
-        """Pay a bonus."""
         return str(bonus)
 
     @server.tool
     def send(bonus: int) -> str:
-        """Send a mail."""
         if failures:
             raise failures.pop()
         return str(bonus)
 
     @server.workflow
     def refund(total: int) -> None:
-        """Refund an order."""
         bonus = ask_model("bonus", "How much bonus?", returns=int, when=prompt_arg("total") > 100)
         step(pay)(bonus=or_default(bonus, 0))
         step(send, retryable=True)(bonus=or_default(bonus, 0))
@@ -115,17 +109,14 @@ def ci(*, parallel: int, background: bool) -> Server:
 
     @server.tool
     def check() -> str:
-        """Check something."""
         return "checked"
 
     @server.tool
     def deploy(n: int) -> str:
-        """Deploy a build."""
         return f"deployed {n}"
 
     @server.workflow(parallel=parallel, background=background)
     def release() -> None:
-        """Release a branch."""
         begun = step(begin)()
         build = wait_for_callback("build", int, within=timedelta(hours=2), after=[begun])
         step(check, after=[begun])()
@@ -172,17 +163,14 @@ def test_a_run_goes_on_with_the_result_of_a_call_that_completes_the_step_at_whic
 
     @server.tool
     def pay(amount: int) -> str:
-        """Pay an amount."""
         return f"paid {amount}"
 
     @server.tool
     def note(text: str) -> str:
-        """Note something."""
         return text
 
     @server.workflow(parallel=2)
     def refund() -> None:
-        """Refund an order."""
         payment = step(pay)()  # type: ignore[call-arg] # the model supplies the amount
         step(note, name="first")(text="begun")
         step(note, name="last")(text=payment)
@@ -206,12 +194,10 @@ def test_the_messages_say_why_a_wait_was_skipped(answer: bool, hours: float, rea
 
     @server.tool
     def note(text: str) -> str:
-        """Note something."""
         return text
 
     @server.workflow
     def release() -> None:
-        """Release a branch."""
         sure = ask_model("sure", "Sure?", returns=bool)
         wait_for_callback("build", int, within=timedelta(hours=2), on_timeout="skip", when=sure)
         step(note)(text=ask_model("text", "Which text?"))

@@ -68,7 +68,6 @@ class World:
         return ctx.callback_url("s") if workflow.callbacks else ""
 
     def work(self, value: str) -> str:
-        """Work."""
         if self.is_down:
             raise ToolError("down")
         self.calls.append(f"work {value}")

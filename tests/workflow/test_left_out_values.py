@@ -60,7 +60,6 @@ class Shop:
             note: str | None = None,
             card: Card | None = None,
         ) -> None:
-            """Lend a book."""
             step(pack)(title=title, weeks=weeks, note=note, card=card)
             reader = ask_user("reader", "Who borrows it?")
             step(send)(reader=reader)

@@ -78,7 +78,6 @@ class Sites:
         )
 
     def find_sites(self) -> Any:
-        """Find the sites."""
         return self.found_sites
 
     def notify(self, ctx: Context, to: str, text: str) -> str:
@@ -166,12 +165,10 @@ def members(*elements: Any) -> Server:
 
     @server.tool
     def mail(to: str, text: str = "hello") -> str:
-        """Mail a person."""
         return f"{text} {to}"
 
     @server.workflow
     def write() -> None:
-        """Write to all members."""
         step(mail, each=list(elements))(to=item("email"))
 
     return server
@@ -193,7 +190,6 @@ def test_a_pause_says_what_failed_and_what_has_no_approval_until_only_the_approv
 
     @server.tool(approval=Approval("people", message="Mail {to}?"))
     def mail(to: str) -> str:
-        """Mail a person."""
         if errors.pop(to, 0):
             raise ToolError(f"{to} has no mailbox")
         return to
@@ -308,22 +304,18 @@ def test_mistakes_in_a_list_are_found_before_it_runs(options: dict[str, Any], ca
 
     @server.tool
     def find() -> list[str]:
-        """Find."""
         return []
 
     @server.tool
     def count() -> int:
-        """Count."""
         return 0
 
     @server.tool
     def people() -> list[Person]:
-        """List people."""
         return []
 
     @server.tool
     def notify(to: str) -> str:
-        """Notify."""
         return to
 
     first_steps = [ToolStep("find", tool="find"), ToolStep("count", tool="count"), ToolStep("people", tool="people")]
@@ -347,11 +339,9 @@ def test_a_workflow_function_refuses_options_of_another_kind_of_step(options: di
     server = Server("s")
 
     def notify(to: str) -> str:
-        """Notify."""
         return to
 
     def send() -> None:
-        """Send."""
         call: Any = step(notify, **options)
         call(to="b")
 
@@ -444,17 +434,14 @@ def test_only_the_element_without_the_field_fails() -> None:
 
     @server.tool
     def people() -> list[dict[str, str]]:
-        """List people."""
         return [{"email": "a"}, {}]
 
     @server.tool
     def mail(to: str) -> str:
-        """Mail a person."""
         return to
 
     @server.workflow
     def write() -> None:
-        """Write to all people."""
         persons: Any = step(people)()
         step(mail, each=persons)(to=item("email"))
 
@@ -532,7 +519,6 @@ def test_a_pause_says_that_one_element_has_failed_and_another_one_has_no_approva
 
     @server.tool(approval=Approval("people", message="Mail {to}?"))
     def mail(to: str) -> str:
-        """Mail a person."""
         raise ToolError(f"{to} has no mailbox")
 
     @server.workflow

@@ -247,12 +247,10 @@ def test_an_interrupted_task_suggests_that_the_server_continues_and_not_what_an_
 
     @server.tool
     def pay(amount: int) -> str:
-        """Pay an amount."""
         return f"paid {amount}"
 
     @server.workflow
     def refund() -> None:
-        """Refund an order."""
         amount = ask_model("amount", "How much?", returns=int)
         step(pay)(amount=amount)
 
@@ -272,12 +270,10 @@ def test_the_call_after_an_approval_repeats_no_default_of_an_argument_that_was_l
 
     @server.tool(approval=Approval("refunds"))
     def pay(amount: int) -> str:
-        """Pay an amount."""
         return f"paid {amount}"
 
     @server.workflow
     def refund(amount: int = 30) -> None:
-        """Refund an order."""
         step(pay)(amount=amount)
 
     run = baton(server).call_workflow("refund", {"amount": ""})

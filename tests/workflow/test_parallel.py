@@ -58,7 +58,6 @@ class Meeting:
         return name
 
     def work(self, ctx: Context, name: str, after: str = "") -> str:  # noqa: ARG002
-        """Return the name."""
         self.calls.append(name)
         if self.errors.get(name, 0):
             self.errors[name] -= 1
@@ -141,19 +140,16 @@ def test_a_step_waits_only_for_the_tools_that_declare_its_variable(use: str) -> 
 
     @server.tool(sets=["found"])
     def find(ctx: Context) -> str:
-        """Find a number."""
         assert ctx.task is not None
         ctx.task["found"] = [1]
         return "found"
 
     @server.tool
     def fail() -> None:
-        """Fail."""
         raise ToolError("down")
 
     @server.tool
     def read(values: Any) -> str:
-        """Read a value."""
         calls.append(str(values))
         return "read"
 
@@ -208,7 +204,6 @@ def test_a_run_starts_no_more_steps_after_its_task_was_cancelled(make_client: Ma
 
     @meeting.server.tool
     def cancel() -> None:
-        """Cancel the task."""
         clients[0].task("cancel", table.items[0]["sk"]["S"].removeprefix("TASK#"))
 
     last_step = work("last", after_steps=("cancel",))
@@ -284,17 +279,14 @@ def test_a_pause_lists_questions_whose_values_other_steps_have_given_meanwhile()
 
     @server.tool
     def find(key: str) -> str:
-        """Find."""
         return key
 
     @server.tool
     def use(first: str, second: str) -> str:
-        """Use."""
         return first + second
 
     @server.workflow(parallel=2)
     def flow(key: str) -> None:
-        """Flow."""
         found = step(find)(key=key)
         first = ask_user("first", "What comes first?")
         second = ask_user("second", "What comes after {found}?", found=found)

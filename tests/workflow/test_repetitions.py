@@ -34,17 +34,14 @@ def shop(**options: Any) -> Server:
 
     @server.tool
     def charge(order: str, amount: int = 1) -> str:
-        """Charge a card."""
         return f"charged {amount} for {order}"
 
     @server.tool
     def ship(order: str) -> str:
-        """Ship an order."""
         return f"shipped {order}"
 
     @server.workflow
     def fulfil(order: str, amount: int = 1) -> None:
-        """Fulfil an order."""
         step(charge)(order=order, amount=amount)
         step(ship)(order=order)
 
@@ -139,19 +136,16 @@ def test_calls_are_equal_if_their_tools_receive_the_same(arguments: dict[str, An
 
     @server.tool
     def charge(amount: int, share: float, loud: bool, fees: dict[str, float]) -> str:
-        """Charge a card."""
         return f"{amount} {share} {loud} {fees}"
 
     @server.tool
     def note(reason: str, count: int) -> str:
-        """Note why."""
         return reason * count
 
     @server.workflow
     def fulfil(
         fees: dict[str, float], amount: int = 2, share: float = 1.0, loud: Annotated[bool, "Ring"] = True
     ) -> None:
-        """Fulfil an order."""
         step(charge)(amount=amount, share=share, loud=loud, fees=fees)
         step(note)(reason=ask_model("reason", "Why?"), count=ask_model("count", "How often?", returns=int))
 
@@ -226,12 +220,10 @@ def test_one_of_two_calls_takes_over_a_run_that_died_and_the_other_asks_nobody(m
 
     @server.tool
     def look(order: str) -> str:
-        """Look for an order."""
         return order
 
     @server.workflow
     def return_order(order: str) -> None:
-        """Return an order."""
         step(server.tools["refund"].function)(order=step(look)(order=order), reason=ask_user("reason", "Why?"))
 
     with connect(server) as client:
@@ -292,17 +284,14 @@ def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
 
     @server.tool
     def find(order: str) -> str:
-        """Find an order."""
         return order
 
     @server.tool
     def refund(order: str, reason: str) -> str:
-        """Refund an order."""
         return f"{order}: {reason}"
 
     @server.workflow
     def pay_back(order: str) -> None:
-        """Refund an order."""
         found = step(find)(order=order)
         step(refund)(order=found, reason=ask_model("reason", "Why?"))
 
@@ -327,12 +316,10 @@ def pay_back_server() -> Server:
 
     @server.tool
     def refund(order: str, reason: str) -> str:
-        """Refund an order."""
         return f"{order}: {reason}"
 
     @server.workflow
     def pay_back(order: str) -> None:
-        """Refund an order."""
         step(refund)(order=order, reason=ask_user("reason", "Why?"))
 
     return server
@@ -376,12 +363,10 @@ def test_repetitions_can_be_turned_off_and_a_workflow_overrides_the_server() -> 
 
     @server.tool
     def charge(order: str) -> str:
-        """Charge a card."""
         return order
 
     @server.workflow(repeats=timedelta(hours=1))
     def fulfil(order: str) -> None:
-        """Fulfil an order."""
         step(charge)(order=order)
 
     with connect(server) as client:
@@ -468,12 +453,10 @@ def background_shop() -> Server:
 
     @server.tool
     def charge(order: str) -> str:
-        """Charge a card."""
         return f"charged {order}"
 
     @server.workflow(background=True)
     def fulfil(order: str) -> None:
-        """Fulfil an order."""
         step(charge)(order=order)
 
     return server
@@ -578,17 +561,14 @@ def test_approvals_of_a_repeated_call_are_asked_for_once() -> None:
 
     @server.tool(approval=Approval("bosses"))
     def refund(order: str) -> str:
-        """Refund an order."""
         return order
 
     @server.tool
     def find(order: str) -> str:
-        """Find an order."""
         return order
 
     @server.workflow
     def pay_back(order: str) -> None:
-        """Refund an order."""
         step(refund)(order=step(find)(order=order))
 
     with connect(server) as client:

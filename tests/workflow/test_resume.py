@@ -22,17 +22,14 @@ def orders_server(**refund: Any) -> Server:
 
     @server.tool
     def fetch_order(order_id: str) -> dict[str, Any]:
-        """Fetch one order."""
         return {"id": order_id, "total": 30.0}
 
     @server.tool(name="refund")
     def refund_tool(order_id: str, amount: float) -> str:
-        """Refund an amount."""
         return f"{order_id}: {amount}"
 
     @server.tool
     def send_mail(text: str) -> str:
-        """Send a mail."""
         return text
 
     @server.resource("docs://policy")

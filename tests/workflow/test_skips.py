@@ -50,11 +50,9 @@ class Skipping:
         self.server.add_workflow(Workflow(name="flow", description="run", arguments=[Argument("go")], steps=steps))
 
     def begin(self) -> str:
-        """Begin."""
         return "begun"
 
     def work(self, value: str) -> str:
-        """Work."""
         return value
 
     def later(self, value: str) -> str:

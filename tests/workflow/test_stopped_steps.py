@@ -44,22 +44,18 @@ def shop() -> Server:
 
     @server.tool(approval=Approval("people", message="Pay {x}?"))
     def pay(x: int) -> str:
-        """Pay."""
         return f"paid {x}"
 
     @server.tool
     def send(x: int) -> str:
-        """Send."""
         raise ToolError("no route")
 
     @server.tool
     def close(paid: str, note: str, signed: str, sent: str) -> dict[str, str]:
-        """Close."""
         return {"paid": paid, "note": note, "signed": signed, "sent": sent}
 
     @server.workflow(parallel=8, background=True)
     def deal(x: int) -> None:
-        """Make a deal."""
         step(begin)()
         paid = step(pay)(x=x)
         note = ask_model("note", "Which note?", returns=str)
@@ -195,7 +191,6 @@ def signing_shop() -> Server:
 
     @server.tool
     def file(text: str) -> str:
-        """File."""
         return f"filed {text}"
 
     @server.workflow(parallel=8, background=True)

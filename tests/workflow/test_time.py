@@ -314,12 +314,10 @@ class Blocking:
         self.server.tool(self.wait)
 
     async def block(self) -> None:
-        """Block."""
         self.blocked.set()
         self.released.wait(BOUND_S)
 
     async def wait(self) -> None:
-        """Wait."""
         self.started.set()
         await asyncio.sleep(BOUND_S)
 

@@ -20,12 +20,10 @@ def server() -> Server:
 
     @server.tool
     def deploy(image: str, options: dict[str, str] | None = None) -> str:
-        """Deploy an image."""
         return f"deployed {image}"
 
     @server.workflow
     def release(branch: str) -> None:
-        """Release a branch."""
         step(begin)(branch=branch)
         build = wait_for_callback("build", dict, within=timedelta(hours=2))
         step(deploy)(image=build["image"])
@@ -89,12 +87,10 @@ def test_a_placeholder_in_a_call_of_the_workflow_itself_is_refused(
 
     @server.tool
     def ask(branch: str) -> str:
-        """Ask."""
         return branch
 
     @server.workflow(background=called_as == "background")
     def release(branch: str) -> None:
-        """Release a branch."""
         step(ask)(branch=branch)
         step(ask, name="again")(branch=ask_model("text", "Which?"))
 

@@ -55,7 +55,6 @@ def library() -> Server:
 
 
 def find_book(title: str) -> Book:
-    """Find a book."""
     return Book(f"shelf of {title}", 2)
 
 
@@ -151,7 +150,6 @@ def test_a_workflow_function_runs_as_any_other_workflow() -> None:
 
     @server.workflow
     def borrow(title: str) -> None:
-        """Borrow a book."""
         book = step(find_book)(title=title)
         fetch("rules", "rules://{shelf}", shelf=book.shelf)
         step(lend)(shelf=book.shelf, reader="kim")
@@ -557,7 +555,6 @@ def test_the_calls_of_tools_are_monitored_only_while_a_workflow_is_defined() -> 
 
     @server.workflow
     def borrow(title: str) -> None:
-        """Borrow a book."""
         step(find_book)(title=title)
 
     assert find_book("Emma") == Book("shelf of Emma", 2)

@@ -63,7 +63,6 @@ def check(expression: str, bindings: Bindings) -> frozenset[str]:
 
 
 def apply_update(item: Item, expression: str, bindings: Bindings) -> UpdatedItem:
-    """Apply an update to an item."""
     actions, _ = parse_update(expression)
     paths = [resolve(action.path, bindings.names) for action in actions]
     values = {
