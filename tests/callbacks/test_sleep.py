@@ -155,7 +155,7 @@ def test_a_wait_can_be_skipped_by_its_condition() -> None:
             lambda: Wait("nap", Callback(bool, timedelta(1)), sleep=timedelta(1)),
             "give it one of callback=… and sleep=…",
         ),
-        (lambda: Wait("nap", Callback(bool, timedelta())), "step 'nap': Callback: within=.* is no time"),
+        (lambda: Wait("nap", Callback(bool, timedelta())), "step 'nap': within=.* is no time"),
         (lambda: Wait("nap", Callback(bool, timedelta(1), cast("Any", "end"))), "on_timeout='end' is not possible"),
         (lambda: Wait("nap", Callback("bool", timedelta(1))), "returns='bool' is text; write the type bool"),
     ],

@@ -939,6 +939,12 @@ step(refund, after=fetch_order)(order_id=order_id, amount=1.0)  # here
 ask_user('sure', 'Sure?', after=[item()])  # here
 # an argument in the first parentheses: 'amount' is an argument of the tool 'refund' -> step(refund)(amount=…)
 step(refund, amount=1.0)(order_id=order_id)  # here
+# an argument in the first parentheses after a name: 'amount' is an argument of the tool -> step('refund')(amount=…)
+step('refund', amount=1.0)(order_id=order_id)  # here
+# a misspelt option: step(refund) has no option 'retries' -> did you mean 'retry'?
+step(refund, retries=3)(order_id=order_id, amount=1.0)  # here
+# a question without a name: bool is given as the question -> give the name, then the question
+ask_user('Sure?', bool)  # here
 # a field of a step that is not called: step(fetch_order) has no call -> step(fetch_order)(…)
 other = step(fetch_order, name='other')  # here
 step(refund)(order_id=order_id, amount=other.total)

@@ -377,7 +377,8 @@ def test_a_workflow_with_questions_must_be_a_durable_tool(options: dict[str, Any
     ("question_step", "message"),
     [
         (Question("a", "Why {what}?"), "nothing fills {what} in its question"),
-        (Question("a", ""), "the question is missing; write Question"),
+        (Question("a", ""), "'' is given as the question, which is a text; give the name, then the question"),
+        (Question("Who?", cast("Any", bool)), "bool is given as the question"),
         (Question("a", "Why?", of=cast("Any", "me")), "write of='model' or of='user'"),
         (Question("a", "Why?", returns="int"), "returns='int' is text, not a type; write returns=int"),
         (Question("a", "Why?", returns=["x", 1]), r"write returns=Literal\['x', 1\]"),

@@ -79,8 +79,9 @@ NOT_WORKING = {
     "no tool": (ToolStep("s"), "it has no tool"),
     "no resources": (Fetch("s", []), "it has no resources"),
     "resources that are one text": (Fetch("s", "docs://a"), "write resources=['docs://a']"),
+    "resources that are no list": (ToolStep("s", resources=cast("Any", 5), tool="ping"), "resources is a list of URIs"),
     "a number as the tool": (ToolStep("s", tool=cast("Any", 7)), "its tool is a tool's name or its function"),
-    "a number as the name": (ToolStep(cast("Any", 7), tool="ping"), "its name is a text; write ToolStep('…'"),
+    "a number as the name": (ToolStep(cast("Any", 7), tool="ping"), "its name is no text; write one"),
     "a list as arguments": (ToolStep("s", cast("Any", ["a"]), tool="ping"), "arguments={'a': prompt_arg('a')}"),
     "a text as the condition": (ToolStep("s", tool="ping", when="a"), "when: "),
     "a later step in a template": (

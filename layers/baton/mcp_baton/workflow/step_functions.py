@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Concatenate, Literal, TypedDict, Unpack, overload
 
+from mcp_baton.hints import closest, did_you_mean
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.context import Context
 from mcp_baton.tools.labels import name_of
@@ -104,12 +105,11 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
     recording = current_recording("step(…)")
     step_name = name or (tool if isinstance(tool, str) else name_of(tool))
     label = tool if isinstance(tool, str) else getattr(tool, "__name__", step_name)
-    if not isinstance(tool, str) and (arguments := sorted(options.keys() - StepOptions.__annotations__.keys())):
-        parameters = read_signature(tool, f"tool {label!r}").names if callable(tool) else frozenset()
-        if arguments[0] in parameters:
-            cause = f"{arguments[0]!r} is an argument of the tool {label!r}, and no option of the step"
-            raise recording.error(f"{cause}; write step({label})({arguments[0]}=…)")
+    if unknown := sorted(options.keys() - StepOptions.__annotations__.keys()):
+        raise recording.error(_unknown_option(tool, label, unknown[0]))
     bindings = options.pop("template_bindings", {})
+    if not isinstance(bindings, Mapping):
+        raise recording.error(f"step {step_name!r}: template_bindings={bindings!r} is not possible; give a dict")
     bindings = {variable: recording.source(variable, value) for variable, value in bindings.items()}
     recording.condition(options.get("when"))
     items = recording.source("each", each)
@@ -131,6 +131,16 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
         return recording.add(ListStep(step_name, sources, tool=tool, each=items, **options))
 
     return StepCall(recording, label, call)
+
+
+def _unknown_option(tool: Any, label: str, name: str) -> str:
+    """Return the error for a name that is no option of `step`. It may be an argument of the tool."""
+    parameters = read_signature(tool, f"tool {label!r}").names if callable(tool) else frozenset()
+    if name in parameters or (isinstance(tool, str) and closest(name, StepOptions.__annotations__) is None):
+        shown = repr(tool) if isinstance(tool, str) else label
+        cause = f"{name!r} is an argument of the tool {label!r}, and no option of the step"
+        return f"{cause}; write step({shown})({name}=…)"
+    return f"step({label}) has no option {name!r}{did_you_mean(name, StepOptions.__annotations__)}"
 
 
 def _by_position(recording: Recording, name: str, tool: Any, values: Sequence[object]) -> dict[str, object]:

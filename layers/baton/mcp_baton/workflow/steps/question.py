@@ -50,7 +50,9 @@ class Question(Step):
     ) -> None:
         faults: list[str] = []
         if not isinstance(question, str) or not question:
-            faults.append(f"the question is missing; write Question({name!r}, 'Who borrows the book?')")
+            shown = getattr(question, "__name__", repr(question))
+            remedy = "give the name, then the question: 'reader', 'Who borrows the book?'"
+            faults.append(f"{shown} is given as the question, which is a text; {remedy}")
             question = ""
         if of not in ("model", "user"):
             faults.append(f"of={of!r} is not possible; write of='model' or of='user'")

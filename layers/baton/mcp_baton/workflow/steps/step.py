@@ -102,12 +102,12 @@ class Step:
         faults: Iterable[str] = (),
         **fields: object,
     ) -> None:
-        causes = [] if isinstance(name, str) else [f"its name is a text; write {type(self).__name__}('…')"]
+        causes = [] if isinstance(name, str) else ["its name is no text; write one, such as 'refund'"]
         wrong_types = type_faults(fields, _OPTION_TYPES)
         causes += *faults, *wrong_types.values()
         fields |= dict.fromkeys(wrong_types)
         text = _text(name)
-        if isinstance(resources, str):
+        if isinstance(resources, str) or not isinstance(resources, Iterable):
             causes.append(f"resources is a list of URIs; write resources=[{resources!r}]")
             resources = ()
         elif wrong := [resource for resource in resources if not isinstance(resource, str)]:

@@ -40,11 +40,11 @@ class Callback(Struct, frozen=True):
     def faults(self) -> Iterator[str]:
         """Which fields have another value, each with the correction."""
         if not isinstance(self.within, timedelta) or self.within <= timedelta():
-            yield f"Callback: within={self.within!r} is no time; write within=timedelta(days=3)"
+            yield f"within={self.within!r} is no time; write within=timedelta(days=3)"
         if self.on_timeout not in ("fail", "skip"):
-            yield f"Callback: on_timeout={self.on_timeout!r} is not possible; write 'fail' or 'skip'"
+            yield f"on_timeout={self.on_timeout!r} is not possible; write 'fail' or 'skip'"
         if isinstance(self.returns, str):
-            yield f"Callback: returns={self.returns!r} is text; write the type {self.returns}"
+            yield f"returns={self.returns!r} is text; write the type {self.returns}"
 
     @property
     def timed_out(self) -> str:
