@@ -12,6 +12,7 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.pause import (
     ApprovalDenied,
     ApprovalRequired,
@@ -24,7 +25,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
     Waiting,
 )
-from mcp_baton.workflow.remaining import Handle, RemainingCalls
+from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output
 from mcp_baton.workflow.steps.step import Step

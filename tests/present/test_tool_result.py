@@ -17,9 +17,9 @@ from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun, Persisted
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import ApprovalRequired, DeadlineExceeded, PauseReason, StepFailed, Waiting
-from mcp_baton.workflow.remaining import Handle
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output

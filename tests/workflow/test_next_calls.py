@@ -13,9 +13,10 @@ from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS
 from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import Recorded
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.pause import PauseReason, StepFailed
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.remaining import Handle, next_calls
+from mcp_baton.workflow.remaining import next_calls
 from tests.fakes import ScriptedHost, plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus

@@ -27,7 +27,8 @@ from mcp_baton.tools.resource import value_uri
 from mcp_baton.workflow.continuations import plan_of
 from mcp_baton.workflow.definition_changes import conflicting_steps
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.remaining import RemainingCalls, handle_of, uris_of
+from mcp_baton.workflow.handle import handle_of
+from mcp_baton.workflow.remaining import RemainingCalls, uris_of
 from mcp_baton.workflow.sources import PromptArg
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.stored_calls import shown_call

@@ -23,9 +23,10 @@ from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_guidance
 from mcp_baton.workflow.definition import TASK_ACTION, Workflow
 from mcp_baton.workflow.ended_run import EndedRun
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting
-from mcp_baton.workflow.remaining import UNATTENDED, Handle, RemainingCalls, Requirements, uris_of
+from mcp_baton.workflow.remaining import UNATTENDED, RemainingCalls, Requirements, uris_of
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.steps.list_step import ListStep

@@ -14,8 +14,9 @@ from mcp_baton.tools.outcomes import Failed, Succeeded
 from mcp_baton.tools.quoting import one_line, quoted_guidance
 from mcp_baton.tools.templates import as_text
 from mcp_baton.workflow.ended_run import EndedRun
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.host import Skipped
-from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, uris_of
+from mcp_baton.workflow.remaining import RemainingCalls, Requirements, uris_of
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import source_text
 from mcp_baton.workflow.step_run import Content, StepRun, UnreadResource

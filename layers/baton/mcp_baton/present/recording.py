@@ -37,10 +37,11 @@ from mcp_baton.tools.quoting import quoted_error
 from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.handle import Handle, handle_of
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import StepFailed, pause_at
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.remaining import Handle, handle_of, next_calls
+from mcp_baton.workflow.remaining import next_calls
 from mcp_baton.workflow.repeats import Repeat
 
 CALL_MADE: Final = "The call itself was made."

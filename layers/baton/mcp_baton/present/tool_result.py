@@ -60,9 +60,10 @@ from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.handle import Handle, handle_of
 from mcp_baton.workflow.pause import ApprovalRequired
 from mcp_baton.workflow.refusals import NotResumed, WrongWorkflow
-from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, handle_of
+from mcp_baton.workflow.remaining import RemainingCalls, Requirements
 from mcp_baton.workflow.repetitions import REPEATS_KEY, RepeatedCall
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.workflow_tool import OUTPUT_PROPERTIES, WorkflowTool

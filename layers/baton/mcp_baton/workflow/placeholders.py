@@ -12,8 +12,8 @@ from mcp_baton.tasks.keys import digest
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.quoting import one_line, quoted_error
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.remaining import Handle
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.source_values import Missing
 from mcp_baton.workflow.sources import PromptArg, Source, StepOutput, TaskVariable

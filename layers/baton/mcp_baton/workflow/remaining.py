@@ -3,7 +3,7 @@
 Values from clients and tools are quoted in guidance (`quoting`), because models trust it.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -12,15 +12,15 @@ from msgspec import Struct, structs
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.tasks.record import APPROVAL_PREFIX, StepStatus, TaskRecord, is_early
+from mcp_baton.tasks.record import APPROVAL_PREFIX, StepStatus, is_early
 from mcp_baton.tasks.step_ids import StepId, step_id
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quoted_guidance
-from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
-from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
-from mcp_baton.workflow.definition_changes import conflicting_steps, given_secrets
+from mcp_baton.workflow.definition import ANSWERS
+from mcp_baton.workflow.definition_changes import conflicting_steps
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import (
     PauseReason,
@@ -33,14 +33,11 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import KnownValues
-from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.source_values import Missing
 from mcp_baton.workflow.sources import Constant, Item, PromptArg, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
-
-NO_ARGUMENTS: Final[JsonObject] = MappingProxyType({})
 
 UNATTENDED: Final = frozenset({Remedy.DECISION, Remedy.WAIT})
 """What lets a step continue without a call of the model."""
@@ -54,53 +51,6 @@ class Requirements(Protocol):
 
     def carries(self, size: int) -> bool:
         """Whether placeholders may put this many bytes into one call."""
-
-
-class Handle(Struct, frozen=True):
-    """A task's id and the calls that continue the task, for texts.
-
-    Attributes:
-        accepts_id: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
-        extra_arguments: Arguments that the task has not stored, so that they must be given again.
-        given: The arguments of the first call; of these, the secret ones must be given again.
-    """
-
-    task_id: str
-    workflow: Workflow
-    accepts_id: Callable[[str], bool] = lambda _: False
-    extra_arguments: Mapping[str, Json] = NO_ARGUMENTS
-    given: Collection[str] = ()
-
-    @property
-    def tool(self) -> str | None:
-        """The workflow's tool, which continues the task; `None` if it has none."""
-        return self.workflow.name if self.workflow.has_workflow_tool else None
-
-    @property
-    def arguments(self) -> dict[str, Json]:
-        """The arguments that continue the task: its id, those that must be given again, and a text for each secret."""
-        secrets = (argument for argument in self.workflow.arguments if argument.secret)
-        names = (argument.name for argument in secrets if argument.required or argument.name in self.given)
-        return {TASK_ID: self.task_id, **self.extra_arguments, **{name: secret_placeholder(name) for name in names}}
-
-    def call(self, arguments: JsonObject | None = None) -> list[JsonObject]:
-        """The call of the workflow's tool with these arguments, by default those that let the server continue; none
-        without a workflow tool."""
-        arguments = self.arguments if arguments is None else arguments
-        return [] if self.tool is None else [{"tool": self.tool, "arguments": arguments}]
-
-    @property
-    def cancel_arguments(self) -> dict[str, Json]:
-        """The arguments of the call that ends the task."""
-        return {TASK_ID: self.task_id, TASK_ACTION: "cancel"}
-
-
-def handle_of(server: ServerView, workflow: Workflow, task: TaskRecord) -> Handle:
-    try:
-        given = given_secrets(workflow, task)
-    except StoreError:
-        given = workflow.secrets
-    return Handle(task.task_id, workflow, lambda tool: not server.tools[tool].has_parameter(TASK_ID), given=given)
 
 
 def next_calls(

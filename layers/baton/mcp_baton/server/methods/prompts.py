@@ -15,8 +15,8 @@ from mcp_baton.tools.schema.prompt_arguments import check_arguments
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.direct_calls import call_alone
 from mcp_baton.workflow.engine_host import ServerHost
+from mcp_baton.workflow.handle import handle_of
 from mcp_baton.workflow.refusals import NOT_RESUMED, InvalidToolArguments
-from mcp_baton.workflow.remaining import handle_of
 from mcp_baton.workflow.removed import unknown_name
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.runs import answer_with_run
