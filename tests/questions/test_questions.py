@@ -19,7 +19,6 @@ from mcp_baton.tools.questions import (
     Root,
     Roots,
     question_arguments,
-    read_elicitation,
     read_roots,
     read_sampling,
 )
@@ -59,7 +58,7 @@ def test_a_page_is_requested_with_its_address() -> None:
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_a_declined_question_has_no_content(action: str) -> None:
-    answer = read_elicitation({"action": action, "content": {"name": "x"}}, Order)
+    answer = Form(Order).read_answer({"action": action, "content": {"name": "x"}})
 
     assert (answer.action, answer.content, answer.data, answer.accepted) == (action, {}, None, False)
 
@@ -67,10 +66,10 @@ def test_a_declined_question_has_no_content(action: str) -> None:
 def test_an_accepted_answer_has_its_content_and_the_requested_type() -> None:
     content: JsonObject = {"name": "Kim", "count": 2}
 
-    assert read_elicitation({"action": "accept", "content": content}, PLAIN) == Elicited("accept", content)
-    assert read_elicitation({"action": "accept", "content": content}, Order).data == Order(name="Kim", count=2)
-    assert read_elicitation({"action": "accept", "content": {"street": "s"}}, Place).data == Place("s")
-    assert read_elicitation({"action": "accept", "content": content}, Order).accepted
+    assert Form(PLAIN).read_answer({"action": "accept", "content": content}) == Elicited("accept", content)
+    assert Form(Order).read_answer({"action": "accept", "content": content}).data == Order(name="Kim", count=2)
+    assert Form(Place).read_answer({"action": "accept", "content": {"street": "s"}}).data == Place("s")
+    assert Form(Order).read_answer({"action": "accept", "content": content}).accepted
 
 
 def user(content: Json) -> Json:
@@ -133,7 +132,7 @@ NO_ROOTS: list[Any] = [{}, *[{"roots": root_list} for root_list in NO_LISTS]]
     ("parse", "answer"),
     [
         *[
-            pytest.param(lambda answer: read_elicitation(answer, Order), answer, id=f"form {answer}")
+            pytest.param(lambda answer: Form(Order).read_answer(answer), answer, id=f"form {answer}")
             for answer in NO_FORMS
         ],
         *[pytest.param(read_sampling, answer, id=f"thought {answer}") for answer in NO_THOUGHTS],
@@ -225,10 +224,10 @@ def test_a_form_without_fields_has_one_boolean_because_some_hosts_cannot_submit_
 
     assert [field["type"] for field in properties.values()] == ["boolean"]
     answers = [
-        read_elicitation({"action": "accept", "content": content}, schema) for content in ({}, {"confirm": True})
+        Form(schema).read_answer({"action": "accept", "content": content}) for content in ({}, {"confirm": True})
     ]
     assert [(answer.action, answer.content) for answer in answers] == [("accept", {})] * 2
-    assert not read_elicitation({"action": "accept", "content": {"confirm": False}}, schema).accepted
+    assert not Form(schema).read_answer({"action": "accept", "content": {"confirm": False}}).accepted
 
 
 class Paint(Enum):
@@ -265,7 +264,7 @@ def test_every_choice_is_shown_as_texts_and_read_as_its_value(schema: Any, given
     assert set(field) <= {"type", "title", "description", "enum", "items"}
     choice = field.get("items", field)
     assert (choice["type"], all(isinstance(text, str) for text in choice["enum"])) == ("string", True)
-    assert read_elicitation({"action": "accept", "content": {"value": given}}, schema).data == value
+    assert Form(schema).read_answer({"action": "accept", "content": {"value": given}}).data == value
 
 
 def test_the_choices_of_a_models_fields_keep_their_defaults() -> None:
@@ -276,8 +275,8 @@ def test_the_choices_of_a_models_fields_keep_their_defaults() -> None:
         "level": "1",
         "limit": None,
     }
-    answer = read_elicitation(
-        {"action": "accept", "content": {"colours": ["blue"], "level": "2", "limit": "20"}}, Filter
+    answer = Form(Filter).read_answer(
+        {"action": "accept", "content": {"colours": ["blue"], "level": "2", "limit": "20"}}
     )
     assert answer.data == Filter(colours=[Paint.BLUE], level=Level.HIGH, limit=20)
 
@@ -297,10 +296,10 @@ def test_a_form_has_only_the_formats_of_the_protocol_and_the_answer_is_checked(
     schema: Any, given: str, form_format: str | None
 ) -> None:
     assert fields(schema)["value"].get("format") == form_format
-    assert isinstance(read_elicitation({"action": "accept", "content": {"value": given}}, schema).data, schema)
+    assert isinstance(Form(schema).read_answer({"action": "accept", "content": {"value": given}}).data, schema)
     if schema is not Path:
         with pytest.raises(ToolError):
-            read_elicitation({"action": "accept", "content": {"value": "no value"}}, schema)
+            Form(schema).read_answer({"action": "accept", "content": {"value": "no value"}})
 
 
 @pytest.mark.parametrize(

@@ -93,31 +93,30 @@ def _approvers(name: str, text: str) -> Mapping[str, frozenset[str]]:
     return {audience: frozenset(owners) for audience, owners in document.items()}
 
 
-def _topic(name: str, text: str) -> str:
-    if not re.fullmatch(r"arn:[^:\s]+:sns:[^:\s]+:[0-9]+:\S+", text):
-        raise SettingsError(f"{name}={text!r} is not a topic's ARN: set it to arn:aws:sns:...")
-    return text
-
-
 def _base_url(name: str, text: str) -> str:
     if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
         raise SettingsError(f"{name}={text!r} is not the address of an API: set it to https://host/path without /mcp")
     return text.rstrip("/")
 
 
-def _worker(name: str, text: str) -> str:
-    if not re.fullmatch(ALIAS, text):
-        raise SettingsError(
-            f"{name}={text!r} is not a function's alias: set it to arn:aws:lambda:...:function:name:alias or "
-            "name:alias. The alias is required because retries and dead letters are configured on it"
-        )
-    return text
+def _matching(pattern: str, otherwise: str) -> Callable[[str, str], str]:
+    """Return the parser of a text. `otherwise` says what another text is not, and the remedy."""
+
+    def parse(name: str, text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise SettingsError(f"{name}={text!r} is not {otherwise}")
+        return text
+
+    return parse
 
 
-def _secret(name: str, text: str) -> str:
-    if not re.fullmatch(_ARN, text):
-        raise SettingsError(f"{name}={text!r} is not a secret's ARN: set it to arn:aws:secretsmanager:...:secret:...")
-    return text
+_topic = _matching(r"arn:[^:\s]+:sns:[^:\s]+:[0-9]+:\S+", "a topic's ARN: set it to arn:aws:sns:...")
+_worker = _matching(
+    ALIAS,
+    "a function's alias: set it to arn:aws:lambda:...:function:name:alias or name:alias. The alias is required because "
+    "retries and dead letters are configured on it",
+)
+_secret = _matching(_ARN, "a secret's ARN: set it to arn:aws:secretsmanager:...:secret:...")
 
 
 def _key(name: str, text: str) -> bytes:

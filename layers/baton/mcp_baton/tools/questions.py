@@ -71,13 +71,17 @@ class Form:
         if self._is_empty:
             self.schema = {**self.schema, "properties": CONFIRMATION}
 
-    def is_refused(self, content: JsonObject) -> bool:
-        """Whether a person has submitted a form without fields and has not confirmed it."""
-        return self._is_empty and content.get(CONFIRM) is False
-
-    def own(self, content: JsonObject) -> JsonObject:
-        """The content without a field that the author's form does not have."""
-        return {name: value for name, value in content.items() if not (self._is_empty and name == CONFIRM)}
+    def read_answer(self, answer: JsonObject) -> "Elicited":
+        action, content = answer.get("action"), answer.get("content") or {}
+        if action not in ("accept", "decline", "cancel") or not isinstance(content, Mapping):
+            raise ToolError("The client's answer is not an elicitation result.")
+        if action != "accept":
+            return Elicited(str(action), {})
+        if self._is_empty:
+            content = dict(content)  # without the field, which the author's form does not have
+            if content.pop(CONFIRM, None) is False:
+                return Elicited("decline", {})
+        return Elicited("accept", content, self.read(content))
 
     def read(self, content: JsonObject) -> object:
         """Convert the content to the type of the form; `None` for a form without a type."""
@@ -266,17 +270,13 @@ def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | No
     """
     form = Form(schema)
     params: dict[str, Json] = {"mode": "form", "message": message, "requestedSchema": form.schema}
-    return ClientQuestion(
-        key, "elicitation/create", params, "elicitation", lambda answer: _read_elicitation(answer, form), timeout_s
-    )
+    return ClientQuestion(key, "elicitation/create", params, "elicitation", form.read_answer, timeout_s)
 
 
 def url_elicitation(key: str, message: str, url: str, *, timeout_s: float | None = None) -> ClientQuestion:
     """Ask a person to open a page, for data that must not pass through the client. `timeout_s` as `elicitation`."""
     params: dict[str, Json] = {"mode": "url", "message": message, "url": url}
-    return ClientQuestion(
-        key, "elicitation/create", params, URL_ELICITATION, lambda answer: read_elicitation(answer, None), timeout_s
-    )
+    return ClientQuestion(key, "elicitation/create", params, URL_ELICITATION, Form(None).read_answer, timeout_s)
 
 
 def sampling(
@@ -298,22 +298,6 @@ def sampling(
 def roots(key: str, *, timeout_s: float | None = None) -> ClientQuestion:
     """Ask for the client's roots. `timeout_s` as `elicitation`."""
     return ClientQuestion(key, "roots/list", {}, "roots", read_roots, timeout_s)
-
-
-def read_elicitation(answer: JsonObject, schema: Schema) -> Elicited:
-    return _read_elicitation(answer, Form(schema))
-
-
-def _read_elicitation(answer: JsonObject, form: Form) -> Elicited:
-    action, content = answer.get("action"), answer.get("content") or {}
-    if action not in ("accept", "decline", "cancel") or not isinstance(content, Mapping):
-        raise ToolError("The client's answer is not an elicitation result.")
-    if action != "accept":
-        return Elicited(str(action), {})
-    if form.is_refused(content):
-        return Elicited("decline", {})
-    content = form.own(content)
-    return Elicited("accept", content, form.read(content))
 
 
 def read_sampling(answer: JsonObject) -> Sampled:
