@@ -37,11 +37,7 @@ type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
 
 @dataclass
 class FunctionContext:
-    """The context object that Lambda passes to a handler.
-
-    Attributes:
-        remaining_ms: Milliseconds until the function is stopped.
-    """
+    """The context object that Lambda passes to a handler."""
 
     remaining_ms: Callable[[], int] = lambda: 30_000
     aws_request_id: str = "request-1"
@@ -52,13 +48,7 @@ class FunctionContext:
 
 @dataclass
 class Wire:
-    """A response stream that records what is written.
-
-    Attributes:
-        gone: Makes every write fail.
-        heads: Status and headers of each response that was started.
-        pieces: The pieces of data that were written, in order.
-    """
+    """A response stream that records what is written."""
 
     gone: bool = False
     heads: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
@@ -93,7 +83,6 @@ class Line(Exchange):
 
     Args:
         can_stream: Whether the caller of the handler sends the stream while it is written.
-        left_ms: Returns the milliseconds until the function is stopped.
 
     Attributes:
         opened: Status and headers of each stream that was started.
@@ -167,12 +156,7 @@ def services_of(server: Server, store: TaskStore | None, settings: Settings, **o
 
 @dataclass(slots=True)
 class Pauses:
-    """A clock that advances only in `sleep`.
-
-    Attributes:
-        s: The time, seconds.
-        taken: The duration of each sleep, in order.
-    """
+    """A clock that advances only in `sleep`."""
 
     s: float = 0.0
     taken: list[float] = field(default_factory=list)
@@ -252,9 +236,7 @@ class ScriptedHost:
     """A server whose tools do what the test specifies. It records everything that the engine asks for.
 
     Attributes:
-        requires: The required arguments of every tool.
         starts: The number of steps that may start.
-        log: The engine's requests, in order.
         pulse: What the engine wants to run regularly during a tool's call.
     """
 
@@ -355,7 +337,6 @@ class RecordingStore:
 
     Args:
         store: The real store. Without one, a write changes nothing, and other requests are not possible.
-        host: Its log receives the requests.
         failing: Errors by the number of the request, from 1.
     """
 

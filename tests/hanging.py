@@ -21,11 +21,7 @@ CHECK_S = 0.001
 
 
 class VirtualQueue[Element]:
-    """A queue whose reader waits in virtual time and checks every millisecond.
-
-    Args:
-        time: The virtual clock.
-    """
+    """A queue whose reader waits in virtual time and checks every millisecond."""
 
     def __init__(self, time: Virtual) -> None:
         self._time = time
@@ -35,11 +31,7 @@ class VirtualQueue[Element]:
         self._elements.append(element)
 
     def get(self, timeout: float | None = None) -> Element:
-        """Return the first element. Wait at most `timeout` seconds for it, or without a limit if it is `None`.
-
-        Raises:
-            Empty: there was no element in time.
-        """
+        """Return the first element. Wait at most `timeout` seconds for it, or without a limit if it is `None`."""
         start_s = self._time.s
         while not self._elements:
             remaining_s = CHECK_S if timeout is None else timeout - (self._time.s - start_s)
@@ -87,9 +79,6 @@ class Hang:
     """Makes requests hang: a request is accepted but not answered, until the client's time limit ends it.
 
     Attributes:
-        time: The virtual clock.
-        seconds: The time that each request hangs.
-        on: Whether requests hang now.
         began_s: The time at which each hanging request started.
     """
 

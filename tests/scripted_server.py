@@ -24,11 +24,7 @@ class ScriptedReply:
 
 @dataclass(slots=True)
 class Scripted:
-    """The server.
-
-    Attributes:
-        connections: The number of connections that were opened.
-    """
+    """The server."""
 
     reply: ScriptedReply
     port: int = 0

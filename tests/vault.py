@@ -23,7 +23,6 @@ class Vault:
 
     Attributes:
         client: A client whose requests moto answers within this process.
-        arn: The secret's ARN.
         reads: The stages that were read, in order.
         silent: Whether requests fail without a response.
     """

@@ -14,7 +14,6 @@ class Bank:
 
     Attributes:
         payments: The order, amount and idempotency key of each call of `pay`.
-        is_down: Whether each tool fails.
     """
 
     def __init__(self, approval: Approval | None = REFUNDS, step: Approval | None = None, **options: Any) -> None:

@@ -150,11 +150,7 @@ def test_an_approval_is_used_twice_at_most_if_each_run_dies(baton: Connect, *, i
 
 
 class Failing:
-    """A workflow with one guarded step. Its tool fails as often as `errors` says.
-
-    Args:
-        is_list: Whether the step calls its tool for each of two elements.
-    """
+    """A workflow with one guarded step. Its tool fails as often as `errors` says."""
 
     def __init__(
         self, errors: list[Exception], *, is_list: bool = False, background: bool = False, **options: Any

@@ -38,21 +38,12 @@ def pip_audit(source: str, files: Sequence[Path]) -> str:
 
 
 def usable_source(ask: Ask, vulnerable_file: Path) -> str | None:
-    """Return the first source that has advisories at all; `None` if there is none.
-
-    Args:
-        ask: Asks a source.
-        vulnerable_file: A requirements file with a release that has advisories.
-    """
+    """Return the first source that has advisories at all; `None` if there is none."""
     return next((source for source in SOURCES if any(_vulnerabilities(ask(source, [vulnerable_file])))), None)
 
 
 def findings(output: str, expected: set[str]) -> Iterator[Finding]:
-    """Yield the advisories in pip-audit's report. The report must cover all expected packages.
-
-    Raises:
-        AuditError: it does not.
-    """
+    """Yield the advisories in pip-audit's report. The report must cover all expected packages."""
     try:
         entries = json.loads(output)["dependencies"]
     except (ValueError, KeyError, TypeError):
@@ -90,13 +81,7 @@ def locked(folder: Path) -> list[Path]:
 
 
 def audit(ask: Ask, folder: Path, files: Sequence[Path]) -> str | int:
-    """Ask about the packages in these files. Return the exit status, or the reason why the audit was not possible.
-
-    Args:
-        ask: Asks a source.
-        folder: A folder for temporary files.
-        files: Requirements files.
-    """
+    """Ask about the packages in these files. Return the exit status, or the reason why the audit was not possible."""
     vulnerable_file = folder / "known.txt"
     vulnerable_file.write_text(f"{KNOWN_VULNERABLE}\n")
     packages = set[str]().union(*(names_in(file.read_text()) for file in files))

@@ -17,23 +17,14 @@ class AuditError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding of an auditor.
-
-    Attributes:
-        key: Its name in accepted.toml.
-        text: The problem and its place, for the person who fixes it.
-    """
+    """One finding of an auditor: its key in accepted.toml, and the problem with its place."""
 
     key: str
     text: str
 
 
 def accepted(auditor: str) -> Mapping[str, str]:
-    """Return the reasons in an auditor's table of accepted.toml, by finding.
-
-    Raises:
-        AuditError: a finding has no reason.
-    """
+    """Return the reasons in an auditor's table of accepted.toml, by finding."""
     table = tomllib.loads(ACCEPTED.read_text())[auditor]
     if bare_keys := [key for key, reason in table.items() if not isinstance(reason, str) or not reason.strip()]:
         raise AuditError(f"accepted.toml, [{auditor}]: no reason is given for {', '.join(bare_keys)}")

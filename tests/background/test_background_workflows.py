@@ -186,11 +186,7 @@ def order(make_cloud: Callable[..., Cloud]) -> "Order":
 
 
 class Order:
-    """A server with a background workflow of three steps: `fetch`, `pay` and `send`.
-
-    Attributes:
-        pay_error: The error that `pay` raises. `None` if it succeeds.
-    """
+    """A server with a background workflow of three steps: `fetch`, `pay` and `send`."""
 
     def __init__(self, make_cloud: Callable[..., Cloud]) -> None:
         self.payments: list[int] = []

@@ -53,11 +53,7 @@ def body(request: AWSPreparedRequest) -> Any:
 
 
 class Lambda:
-    """Stands in for Lambda: gives prepared answers and keeps the requests.
-
-    Attributes:
-        client_count: The number of clients that were created.
-    """
+    """Stands in for Lambda: gives prepared answers and keeps the requests."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)

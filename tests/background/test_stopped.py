@@ -1,7 +1,4 @@
-"""A run stops if its task has ended. It checks the task with a small read from time to time.
-
-The interval of these checks is tested in tests/workflow/test_engine.py.
-"""
+"""A run stops if its task has ended. It checks the task with a small read from time to time."""
 
 from collections.abc import Callable
 

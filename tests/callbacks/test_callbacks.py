@@ -49,12 +49,7 @@ RED: dict[str, Json] = {"passed": False, "url": "https://builds.example.com/8"}
 
 
 class Shop:
-    """A server that starts builds.
-
-    Attributes:
-        urls: The callback addresses that the build server was given.
-        deployed: The deployed builds.
-    """
+    """A server that starts builds."""
 
     def __init__(self, on_timeout: Literal["fail", "skip"] = "fail", *, background: bool = False) -> None:
         self.urls: list[str] = []

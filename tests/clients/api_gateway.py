@@ -25,7 +25,6 @@ class ApiGateway:
     Attributes:
         base: What the paths begin with: the stage `/v1`, the base path of a custom domain, or nothing.
         upstream: The address of `baton serve`, which gets the token's `sub` in a header.
-        cognito: Checks tokens.
         addresses: The address on this machine of each address in the template.
         seen: The targets of all requests.
     """

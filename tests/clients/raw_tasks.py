@@ -31,11 +31,7 @@ class ListRequest(types.Request[TaskParams, str]):
 
 
 class Tasks:
-    """The tasks of one session.
-
-    Args:
-        session: Sends the requests.
-    """
+    """The tasks of one session."""
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session

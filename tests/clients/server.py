@@ -1,7 +1,4 @@
-"""The server for whole sessions of real clients.
-
-The tests beside it serve it: `baton serve tests/clients/server.py`.
-"""
+"""The server for whole sessions of real clients."""
 
 from dataclasses import dataclass
 from datetime import timedelta

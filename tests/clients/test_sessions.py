@@ -23,12 +23,7 @@ type JsonDict = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one client received.
-
-    Attributes:
-        client: `python-sdk`, `fastmcp` or `typescript`.
-        stateless: Whether it used 2026-07-28.
-    """
+    """What one client received: `python-sdk`, `fastmcp` or `typescript`, which is `stateless` in the 2026 era."""
 
     client: str
     stateless: bool

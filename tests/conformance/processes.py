@@ -22,11 +22,7 @@ TIMEOUT_S = 60.0
 
 
 class ProcessPerRequest(ForkingMixIn, LocalServer):
-    """Serves the fixture. Each request runs in a fork of this process.
-
-    Args:
-        dynamodb: The URL of the DynamoDB that the processes share.
-    """
+    """Serves the fixture. Each request runs in a fork of this process."""
 
     max_children = 64
     block_on_close = False

@@ -55,16 +55,7 @@ class Emulator:
         return client_of(service, self.url)
 
     def deploy(self, build: Path, stack: str, **parameters: str) -> "Stack":
-        """Deploy a build with `sam deploy`.
-
-        Args:
-            build: The folder with the build.
-            stack: The name of the stack.
-            parameters: Parameters that differ from the template's defaults.
-
-        Raises:
-            CommandFailed: the deployment failed.
-        """
+        """Deploy a build with `sam deploy`."""
         # The SAM CLI removes these quotes.
         overrides = [f"{name}={json.dumps(value)}" for name, value in {**DEFAULTS, **parameters}.items()]
         command = ["deploy", "--stack-name", stack, "--template-file", str(build / "template.yaml"), "--resolve-s3"]
@@ -101,14 +92,7 @@ class Stack:
     def copy(
         self, name: str, code: Path | None = None, change: Callable[[str], str] = str, **parameters: str
     ) -> "Stack":
-        """Deploy this stack's packaged template again through CloudFormation: `sam deploy` would take seconds longer.
-
-        Args:
-            name: The name of the new stack.
-            code: A folder with other code for the function and its worker.
-            change: Changes the template's text.
-            parameters: Parameters that differ from the template's defaults.
-        """
+        """Deploy this stack's packaged template again through CloudFormation, which is faster than `sam deploy`."""
         cloudformation, s3 = self.emulator.client("cloudformation"), self.emulator.client("s3")
         template: str = cloudformation.get_template(StackName=self.name, TemplateStage="Original")["TemplateBody"]
         [(bucket, code_key)] = set(CODE_LOCATION.findall(template))
@@ -172,11 +156,7 @@ class ProbeSource(Stack):
 
 @contextmanager
 def running_emulator(log: Path, docker_flags: str = "") -> Iterator[Emulator]:
-    """Run the emulator on a free port. Its containers get these `docker run` flags and stop with it.
-
-    Raises:
-        NotReady: it does not answer.
-    """
+    """Run the emulator on a free port. Its containers get these `docker run` flags and stop with it."""
     port = free_port()
     settings = {
         "GATEWAY_PORT": str(port),
@@ -218,11 +198,7 @@ def await_ready(
     within_s: float = READY_WITHIN_S,
     is_ready: Callable[[httpx2.Response], bool] = lambda _: True,
 ) -> None:
-    """Wait until a process answers at this URL.
-
-    Raises:
-        NotReady: it does not answer in time, or it has ended.
-    """
+    """Wait until a process answers at this URL."""
     end_s = time.monotonic() + within_s
     while time.monotonic() < end_s and process.poll() is None:
         try:
@@ -234,11 +210,7 @@ def await_ready(
 
 
 def sam(arguments: list[str], folder: Path = ROOT, **variables: str) -> str:
-    """Run the SAM CLI in a folder until it ends. Return its output.
-
-    Raises:
-        CommandFailed: it failed.
-    """
+    """Run the SAM CLI in a folder until it ends. Return its output."""
     return run([str(SAM), *arguments], folder, variables)
 
 
@@ -248,11 +220,7 @@ def run(
     variables: Mapping[str, str] = MappingProxyType({}),
     within_s: float = COMMAND_WITHIN_S,
 ) -> str:
-    """Run a command in a folder until it ends. Return its output.
-
-    Raises:
-        CommandFailed: it failed.
-    """
+    """Run a command in a folder until it ends. Return its output."""
     process = subprocess.run(
         command,
         cwd=folder,

@@ -26,11 +26,7 @@ class MissingRequirement(Exception):
 
 
 def docker_client() -> docker.DockerClient:
-    """Return a client of the Docker daemon.
-
-    Raises:
-        MissingRequirement: no daemon answers.
-    """
+    """Return a client of the Docker daemon."""
     try:
         client = docker.from_env()
         client.ping()
@@ -44,11 +40,7 @@ def architecture() -> str:
 
 
 def runtime_emulator() -> Path:
-    """Return the path of AWS's runtime interface emulator, which the SAM CLI's package contains.
-
-    Raises:
-        MissingRequirement: the SAM CLI is not installed.
-    """
+    """Return the path of AWS's runtime interface emulator, which the SAM CLI's package contains."""
     pattern = f"lib/python*/site-packages/samcli/local/rapid/aws-lambda-rie-{architecture()}"
     path = next(SAM_ENVIRONMENT.glob(pattern), None)
     if path is None:

@@ -33,10 +33,7 @@ class Page:
     """The commands that the page tells the reader to run.
 
     Attributes:
-        exports: The lines that set variables.
-        build_command: The line that builds.
         serve_commands: The other lines of the first block. The last one serves until it is stopped.
-        request: The command for another terminal.
     """
 
     exports: str
@@ -55,11 +52,7 @@ class Page:
         return cls("\n".join(exports), build_command, "\n".join(serve_commands), request)
 
     def build(self) -> Path:
-        """Run the build command. Return the build folder.
-
-        Raises:
-            CommandFailed: it failed.
-        """
+        """Run the build command. Return the build folder."""
         run(["bash", "-euc", f"{self.exports}\n{self.build_command}"], variables={"PATH": PATH}, within_s=BUILD_LIMIT_S)
         return BUILD_FOLDER
 

@@ -38,12 +38,10 @@ class Access:
     """A deployed endpoint and its callers.
 
     Attributes:
-        stack: The stack of the endpoint.
         owner: The authorizer's identifier of kim, and so the owner of kim's tasks.
         kim: One owner, in the group `refunds`.
         mallory: Another owner, in no group.
         ada: A third owner, in the group `refunds`.
-        strangers: Callers without valid credentials.
         refusal: The HTTP status that strangers get.
     """
 

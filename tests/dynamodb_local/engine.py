@@ -55,13 +55,8 @@ def running(directory: Path, port: int | None = None, *, durable: bool = False) 
     """Run an engine. Yield its URL, and end it with the context.
 
     Args:
-        directory: The folder of its log, and of its tables if it is durable.
-        port: The port that it listens on; by default, a free port.
         durable: Whether a later engine in the same folder has the same tables, for all credentials. By default, an
             engine starts empty and keeps everything in memory.
-
-    Raises:
-        EngineFailed: it ended, or took too long to start. The message contains its log.
     """
     port = free_port() if port is None else port
     log = directory / "dynamodb-local.log"

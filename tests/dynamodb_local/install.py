@@ -34,11 +34,7 @@ def wrong_files(folder: Path, expected: Mapping[str, str]) -> list[str]:
 
 
 def install() -> None:
-    """Install the locked files into `lib`. If they are there already, do not run Maven.
-
-    Raises:
-        InstallFailed: Maven failed, or files differ. The message has Maven's output or the names of the files.
-    """
+    """Install the locked files into `lib`. If they are there already, do not run Maven."""
     expected = parse_digests(LOCK.read_text())
     if not wrong_files(LIBRARY, expected):
         return

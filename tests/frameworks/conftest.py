@@ -44,7 +44,6 @@ class Framework:
     """An agent framework.
 
     Attributes:
-        folder: Its folder, with its environment and its script.
         variants: The providers and modes that the script knows. The first has the framework's defaults.
         is_quick: Whether `make test` runs its tests. `make test-frameworks` runs the others.
     """
@@ -152,11 +151,7 @@ def chosen() -> Sequence[Framework]:
 
 @dataclass
 class ServedShop:
-    """`baton serve`, which can be replaced while a framework has a session.
-
-    Attributes:
-        database: The URL of the DynamoDB, which is in this process.
-    """
+    """`baton serve`, which can be replaced while a framework has a session."""
 
     folder: Path
     database: str

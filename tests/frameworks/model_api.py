@@ -26,7 +26,6 @@ class Turn:
     """What a model sees when it is asked for its next message.
 
     Attributes:
-        script: The name of the script, which the user's message contains.
         number: The number of messages that the model has written before.
         tools: The input schema of each tool.
         shown: What the model has not seen before: the results of its last calls, in their order.

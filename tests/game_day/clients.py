@@ -38,7 +38,6 @@ class Reply:
     """The contents of one reply about a task.
 
     Attributes:
-        task: The task's id.
         sent_s: When the request was sent (monotonic seconds).
         received_s: When the reply came.
         status: The task's status, if the reply has it.
@@ -142,7 +141,6 @@ class Client:
 
         Args:
             deadline_s: When the client gives up, monotonic seconds.
-            end: Makes it give up earlier.
         """
         self.may_cancel = False
         orders: dict[str, Order] = {}
@@ -268,11 +266,7 @@ def completed(content: Mapping[str, Any]) -> frozenset[str]:
 
 @dataclass
 class Approver:
-    """The person who decides the approvals.
-
-    Attributes:
-        decisions: The decisions that were confirmed, by the id of the approval.
-    """
+    """The person who decides the approvals."""
 
     api: Api
     rng: random.Random

@@ -73,11 +73,7 @@ def running_database(directory: Path) -> Iterator[Database]:
 
 @dataclass
 class FaultSchedule:
-    """Causes faults until it is stopped, and then ends all faults.
-
-    Attributes:
-        counts: How often each kind of fault happened.
-    """
+    """Causes faults until it is stopped, and then ends all faults."""
 
     stack: Stack
     database: Database

@@ -76,7 +76,6 @@ class Options:
     """How a game is played.
 
     Attributes:
-        seed: Decides what goes wrong, and in which order.
         clock_ms: By how much clocks may be wrong.
         broken: Which of `BREAKS` the deployed server has.
     """
@@ -183,11 +182,7 @@ def new_folder(folder: Path) -> Path:
 
 
 def play(setup: Setup, options: Options, folder: Path, end: threading.Event | None = None) -> Outcome:
-    """Play a game to its end, and judge it. Write the replies, effects and items of the table into the folder.
-
-    Args:
-        end: Ends the game early, if another thread sets it.
-    """
+    """Play a game to its end, and judge it. Write the replies, effects and items of the table into the folder."""
     rng = random.Random(options.seed)
     clients = [
         Client(number, Api(setup.stack, key), random.Random(rng.random())) for number, key in enumerate(setup.keys[:-1])

@@ -22,11 +22,7 @@ PICTURE_BYTES = 450_000
 
 @dataclass(frozen=True)
 class StoredTask:
-    """A task at the end of the game, as the server shows it.
-
-    Attributes:
-        results: The values of the completed steps.
-    """
+    """A task at the end of the game, as the server shows it."""
 
     status: str
     results: Mapping[str, Any]
@@ -197,11 +193,7 @@ def judge(
     ledger: Ledger,
     items: Iterable[Mapping[str, Any]],
 ) -> Verdict:
-    """Judge a game that has ended.
-
-    Args:
-        items: All items of the table.
-    """
+    """Judge a game that has ended."""
     verdict = Verdict()
     all_tasks: dict[str, StoredTask] = {}
     clients = list(clients)

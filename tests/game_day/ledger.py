@@ -16,11 +16,7 @@ WRONG_CLOCK_SHARE = 0.3
 
 @dataclass
 class Effect:
-    """The effect of a provider for one idempotency key.
-
-    Attributes:
-        calls: How many requests had this key.
-    """
+    """The effect of a provider for one idempotency key."""
 
     receipt: int
     tool: str

@@ -51,8 +51,6 @@ class FaultProxy:
     """A proxy to one service.
 
     Attributes:
-        service: Its name.
-        port: Where it listens on this machine.
         usual: The faults that can happen at any time.
         url: Where the functions send their requests.
         current: The faults of this moment, in place of the usual ones.

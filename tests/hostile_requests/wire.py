@@ -28,12 +28,7 @@ _INTERNALS = re.compile(r'Traceback|File \\?"|mcp_baton[/.]|site-packages|botoco
 
 @dataclass(slots=True)
 class HostileClient:
-    """A client of the server under test. It checks every answer.
-
-    Attributes:
-        writes: The write requests to DynamoDB during the last request.
-        item_count: The number of items in the table.
-    """
+    """A client of the server under test. It checks every answer."""
 
     client: Client
     table: Table

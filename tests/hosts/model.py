@@ -26,7 +26,6 @@ class Host(Protocol):
     """The program between a model and a server.
 
     Attributes:
-        calls: The model's calls.
         texts: What the host showed of the result of each.
     """
 

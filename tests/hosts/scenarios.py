@@ -39,7 +39,6 @@ class Scenario:
     Attributes:
         min_calls: The minimum number of calls that finish it: one to start, one for each value or correction that only
             the model can give, and one for the server to continue after each of those and after each other pause.
-        answers: The user's answers, by the name of an argument.
         errors: The errors of `refund` before it succeeds.
         setup: Functions to run before the call with that number, from 1.
         decisions: Functions to run, in order, each time that the model tells its user that a person has to decide.

@@ -28,7 +28,6 @@ class Shop:
     """A server that refunds orders, and what its tools have done.
 
     Attributes:
-        refund_errors: The errors of the calls of `refund`, until one succeeds.
         payments: The refunds by idempotency key, as a payment provider stores them.
     """
 

@@ -46,12 +46,7 @@ SERVED = f"{Path(__file__).with_name('served.py')}:server"
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The output of a running `baton dynamodb`.
-
-    Attributes:
-        line: The line on stdout.
-        log: The file with its log.
-    """
+    """The output of a running `baton dynamodb`."""
 
     line: str
     log: Path

@@ -1137,14 +1137,7 @@ MISTAKES = (
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A tool, `stock`, whose return value is invalid.
-
-    Attributes:
-        name: The mistake.
-        source: The tool, after `PRELUDE`.
-        says: What the log line must contain beside the tool and its line.
-        remedy: The remedy that it must contain.
-    """
+    """A tool, `stock`, whose return value is invalid."""
 
     name: str
     source: str

@@ -95,11 +95,7 @@ def fast_connections() -> Iterator[None]:
 
 
 def drive(plan: Plan, world: World, *, trace: Callable[[str], None] = lambda _: None) -> "Driver":
-    """Run a plan in a world to its end.
-
-    Raises:
-        Difference: the package does something else than the model, or the plan does not end.
-    """
+    """Run a plan in a world to its end."""
     with connected(plan, world) as (client, tools):
         driver = Driver(client, plan, world, tools, trace)
         driver.run()

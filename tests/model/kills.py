@@ -87,11 +87,7 @@ def body_for(step: str) -> int:
 
 
 def drive_with_kills(plan: Plan, world: World, *, trace: Callable[[str], None] = lambda _: None) -> bool:
-    """Run a plan to its end, and kill its functions. Returns whether the plan completes without kills.
-
-    Raises:
-        Difference: it ends in another way than without kills, or a task in the background does not continue.
-    """
+    """Run a plan to its end, and kill its functions. Returns whether the plan completes without kills."""
     ideal = ideal_end(plan, world)
     if ideal is None:
         return False

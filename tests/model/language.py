@@ -39,7 +39,6 @@ class Stop:
     """Why a step stopped.
 
     Attributes:
-        type: The type of the pause reason.
         questions: Of `answersRequired`: the questions that have no answer.
         failed: Of a list: the elements whose calls failed.
         suspends: Whether the step continues without its client.

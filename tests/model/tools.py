@@ -14,8 +14,6 @@ class Tools:
     """The tools of a plan.
 
     Attributes:
-        calls: Each call with its arguments, in order.
-        keys: The idempotency keys of the calls.
         meanwhile: What happens once, in the next call of another tool than this.
     """
 

@@ -48,13 +48,7 @@ class Size(StrEnum):
 
 @dataclass
 class AskingShop:
-    """A server whose workflow asks for missing values.
-
-    Attributes:
-        calls: The calls of its tools.
-        errors: The errors of the next calls of `refund`.
-        meanwhile: Runs during each call of `refund`.
-    """
+    """A server whose workflow asks for missing values."""
 
     calls: list[JsonDict] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)

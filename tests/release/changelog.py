@@ -28,11 +28,7 @@ class NotReady(Exception):
 
 
 def sections(changelog: str) -> tuple[str, dict[str, str]]:
-    """Return the unreleased changes, and those of each version, in order.
-
-    Raises:
-        NotReady: the changelog has another format.
-    """
+    """Return the unreleased changes, and those of each version, in order."""
     _, *parts = re.split(r"^(?=## )", changelog, flags=re.MULTILINE)
     entries = [(heading, text.strip()) for heading, _, text in (part.partition("\n") for part in parts)]
     if not entries or entries[0][0] != UNRELEASED:

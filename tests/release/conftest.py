@@ -43,11 +43,7 @@ class Environment:
 
 
 def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
-    """Run a command until it ends, and return its output. It does not inherit the settings of these tests.
-
-    Raises:
-        BuildFailed: it failed.
-    """
+    """Run a command until it ends, and return its output. It does not inherit the settings of these tests."""
     excluded = {"ARCHITECTURE", "PYTHONPATH", "VIRTUAL_ENV", "MAKEFLAGS", "SOURCE_DATE_EPOCH"}
     variables = {name: value for name, value in os.environ.items() if name not in excluded}
     variables["PATH"] = f"{variables['PATH']}:{ROOT / '.tools' / 'uv' / 'bin'}"

@@ -115,7 +115,6 @@ class ApprovalChecks:
     """Checks the approvals in the table, and the calls of the guarded tool.
 
     Args:
-        judge: The judge of the workflow's task.
         attempts: How often a call that fails cleanly may be made with one approval.
     """
 

@@ -226,11 +226,7 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
 
 
 def failures(seeds: Iterable[int], counts: Counter[str] | None = None, kind: type[World] = World) -> Iterator[Outcome]:
-    """Yield the outcomes of the seeds that break an invariant.
-
-    Args:
-        counts: Counts the simulations in which each incident happened.
-    """
+    """Yield the outcomes of the seeds that break an invariant."""
     with simulating():
         for seed in seeds:
             outcome = simulate(seed, kind)

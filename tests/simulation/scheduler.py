@@ -25,11 +25,7 @@ class Endless(Exception):
 
 
 class Actor:
-    """One thread: an invocation, a tool's thread, or an event at a given time.
-
-    Args:
-        wake_ms: When it begins, epoch milliseconds.
-    """
+    """One thread: an invocation, a tool's thread, or an event at a given time."""
 
     def __init__(self, name: str, run: Callable[[], None], wake_ms: float, parent: "Actor | None" = None) -> None:
         self.name = name

@@ -76,12 +76,7 @@ PLANS = (
 def server_of(
     workflows: Mapping[str, list[Step]], guarded: Mapping[str, Approval] | None = None, **options: Any
 ) -> Server:
-    """Return a server with the tools of all simulations and these workflows.
-
-    Args:
-        guarded: The tools that need an approval, by name.
-        options: Options of all workflows.
-    """
+    """Return a server with the tools of all simulations and these workflows."""
     server = Server("simulated")
     for tool in (look, pay, mail, weigh):
         server.add_tool(tool, approval=(guarded or {}).get(tool.__name__))

@@ -45,8 +45,6 @@ class Block:
     Attributes:
         page: The path of the page, relative to the repository.
         line: The number of the first line of code, from 1.
-        language: The language in the fence; empty if there is none.
-        code: The code, without the fence and its indentation.
         title: The file that the block becomes.
         before: Code to run first.
         not_run: Why the block cannot be run; `None` if it can.
@@ -66,11 +64,7 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return the page's blocks, in order.
-
-    Raises:
-        ValueError: a fence has no end.
-    """
+    """Return the page's blocks, in order."""
     return list(_blocks(str(page.relative_to(ROOT)), page.read_text().splitlines()))
 
 

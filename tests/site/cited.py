@@ -16,11 +16,7 @@ def headings(page: Path) -> dict[str, str]:
 
 
 def resolve_citation(match: re.Match[str]) -> tuple[str, str | None]:
-    """Return the page and the heading of a citation. The first words of a heading are enough.
-
-    Raises:
-        ValueError: there is no such page or heading.
-    """
+    """Return the page and the heading of a citation. The first words of a heading are enough."""
     page, title = ROOT / f"{match['page']}.md", " ".join((match["after"] or "").split())
     if not page.exists():
         raise ValueError(f"{match[0]!r} is cited, but this page does not exist")

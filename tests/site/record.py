@@ -38,11 +38,7 @@ _REPLACEMENTS = [
 
 
 def run() -> str:
-    """Return the demo's output on a terminal, with colours.
-
-    Raises:
-        CalledProcessError: the demo failed.
-    """
+    """Return the demo's output on a terminal, with colours."""
     command, colours = [sys.executable, str(ROOT / "examples" / "demo.py")], {**os.environ, "FORCE_COLOR": "1"}
     colours.pop("NO_COLOR", None)
     return subprocess.run(command, env=colours, capture_output=True, text=True, check=True, timeout=120).stdout

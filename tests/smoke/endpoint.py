@@ -40,13 +40,7 @@ class Declining(Terminal):
 
 
 class Endpoint:
-    """A deployed server, and the tasks that these checks have started there.
-
-    Args:
-        access: Its URL, and the caller's credentials.
-        workflow: A workflow that does no harm, and pauses.
-        arguments: The workflow's arguments.
-    """
+    """A deployed server, and the tasks that these checks have started there."""
 
     def __init__(self, access: Access, workflow: str, arguments: Mapping[str, str]) -> None:
         self.access = access
@@ -94,11 +88,7 @@ class Endpoint:
                 yield failed(f"a caller {name} gets {status}")
 
     def leads_to_sign_in(self, client: tuple[str, str] = CLAUDE) -> Iterator[Finding]:
-        """Follow a rejected call to the authorization server, as a client does that knows only the URL.
-
-        Args:
-            client: The id of a client that may sign users in, and its redirect address.
-        """
+        """Follow a rejected call to the authorization server, as a client does that knows only the URL."""
         with httpx.Client(timeout=TIMEOUT_S) as http:
             rejection = http.post(self.access.url, json=LIST, headers=self.access.headers)
             address = re.search(r'resource_metadata="([^"]+)"', rejection.headers.get("WWW-Authenticate", ""))

@@ -29,11 +29,7 @@ def not_checked(text: str) -> Finding:
 
 
 class Report:
-    """Runs checks and prints each finding at once.
-
-    Args:
-        errors: Exceptions that mean that a check has failed.
-    """
+    """Runs checks and prints each finding at once."""
 
     def __init__(self, errors: tuple[type[Exception], ...]) -> None:
         self.findings: list[Finding] = []

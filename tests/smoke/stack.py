@@ -31,12 +31,7 @@ MAX_REQUESTS: Final = 600
 
 
 class Stack:
-    """A stack that was deployed from the template. Raises `LookupError` for other stacks.
-
-    Args:
-        name: The stack's name.
-        access: Its endpoint, and a caller's credentials.
-    """
+    """A stack that was deployed from the template. Raises `LookupError` for other stacks."""
 
     def __init__(self, name: str, access: Access) -> None:
         cloudformation = _client("cloudformation")

@@ -226,11 +226,7 @@ def losses(engine: Engine) -> Iterator[LostReplies]:
 
 @dataclass(slots=True)
 class AfterRead:
-    """Runs another writer between a read of an item and the write that depends on it.
-
-    Attributes:
-        run: The other writer. It runs once, after the next read.
-    """
+    """Runs another writer once, between the next read of an item and the write that depends on it."""
 
     run: Callable[[], object] | None = None
 

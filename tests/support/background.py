@@ -66,11 +66,7 @@ class Time:
 
 @dataclass(slots=True)
 class Queue:
-    """A dispatcher that queues events in place of Lambda's asynchronous invocation (`Dispatcher`).
-
-    Attributes:
-        events: The accepted events that are not delivered yet.
-    """
+    """A dispatcher that queues events in place of Lambda's asynchronous invocation (`Dispatcher`)."""
 
     events: list[JsonObject] = field(default_factory=list)
     refuses: bool = False

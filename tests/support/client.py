@@ -290,7 +290,6 @@ class Script:
     """Controls what a server's tools do.
 
     Attributes:
-        calls: The names of the called tools, in order.
         errors: The error texts of the tools that fail, by tool.
         meanwhile: By tool, a function that runs once, during the tool's next call.
     """

@@ -25,11 +25,7 @@ RETRIES_AFTER_MS = (60_000, 120_000)
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A queued event.
-
-    Attributes:
-        attempt: The number of the attempt, from 1.
-    """
+    """A queued event."""
 
     due_ms: int
     event: JsonDict

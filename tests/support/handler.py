@@ -37,11 +37,7 @@ type Submit = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A DynamoDB.
-
-    Attributes:
-        url: The URL of both. `None` if they run in this process.
-    """
+    """A DynamoDB."""
 
     client: "DynamoDBClient"
     create: Callable[[str], None]
@@ -70,8 +66,6 @@ class MakeClient:
         """Return a client of the server.
 
         Args:
-            remaining_ms: Returns the function's remaining time.
-            table_name: A table to use instead of the test's own.
             clock: Returns seconds. The lengths of runs are measured with it.
             now_ms: Returns the wall clock in epoch milliseconds. The default is the machine's clock.
         """

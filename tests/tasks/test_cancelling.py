@@ -18,7 +18,6 @@ class Work:
     """The state of the tools that are cancelled.
 
     Attributes:
-        started: Set when a tool has started.
         ended: Set when a tool was stopped by the cancellation.
         released: Set at the end of the test, so that a tool that was not stopped ends.
         meanwhile: Runs in the tool that ignores the cancellation.

@@ -52,11 +52,7 @@ class Stack:
         return references([self.outputs, *self.resources.values()]) - self.resources.keys()
 
     def order(self) -> list[str]:
-        """Return the resources in an order in which they can be created.
-
-        Raises:
-            graphlib.CycleError: there is none.
-        """
+        """Return the resources in an order in which they can be created."""
         graph = {name: references(body) & self.resources.keys() for name, body in self.resources.items()}
         return list(TopologicalSorter(graph).static_order())
 

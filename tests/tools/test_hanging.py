@@ -54,8 +54,6 @@ class Run:
     """A run whose last step returns when only the write reserve is left. From then on, requests hang.
 
     Args:
-        engine: The DynamoDB.
-        table: The table.
         hanging_s: How long requests hang, by operation, in seconds.
     """
 

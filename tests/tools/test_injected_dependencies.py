@@ -438,14 +438,7 @@ def test_an_invalid_override_is_refused(override_parts: tuple[Server, Callable[[
 
 
 class Hang:
-    """One factory of each kind that hangs until the test releases it.
-
-    Attributes:
-        hangs: Whether new calls hang.
-        release_event: Ends the calls that hang.
-        started: Counts the started calls.
-        closed: Counts the closed dependencies.
-    """
+    """One factory of each kind that hangs until the test releases it."""
 
     def __init__(self) -> None:
         self.hangs, self.release_event = True, threading.Event()

@@ -14,7 +14,6 @@ class ServerMessage:
     """One message on the wire.
 
     Attributes:
-        body: The message, as JSON.
         revision: The protocol revision of the request that it belongs to.
         method: That request's method; `None` if the request could not be read.
         params: That request's params.

@@ -36,11 +36,7 @@ EXTENSION_NOTIFICATION = "notifications/tasks"
 
 
 class Schema:
-    """One revision's schema.
-
-    Args:
-        schema: The whole document. Messages are validated against its definitions.
-    """
+    """One revision's schema."""
 
     def __init__(self, schema: JsonDict) -> None:
         self._schema = schema

@@ -31,11 +31,7 @@ _current_request: ContextVar[tuple[RequestMessage, str] | None] = ContextVar("_a
 
 @dataclass(slots=True)
 class Tap:
-    """The errors that were found since the last `take`.
-
-    Attributes:
-        judged: The number of validated messages.
-    """
+    """The errors that were found since the last `take`."""
 
     judged: int = 0
     _wrong: list[str] = field(default_factory=list)

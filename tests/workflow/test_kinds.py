@@ -42,12 +42,7 @@ GO: Final = {"go": "yes"}
 
 
 class World:
-    """A server whose workflow has one step of a kind, `s`, between two others.
-
-    Attributes:
-        is_down: Whether the step's tool and its resource fail.
-        calls: The calls of the tools, in order.
-    """
+    """A server whose workflow has one step of a kind, `s`, between two others."""
 
     def __init__(self, step: Step, others: Sequence[Step] = (), last: Sequence[Step] = (), **options: Any) -> None:
         self.is_down = False
@@ -89,8 +84,6 @@ class Kind:
     """A kind of step.
 
     Attributes:
-        make: Makes the step `s`.
-        result: The step's result; `None` if it has none.
         settle: What a client, another system or the clock does for the step when a run has stopped at it. Gets the
             workflow's task.
         opens: Whether each run stops at it, and not only if something fails.

@@ -32,12 +32,7 @@ ODD_NAME = "mail/to 100% é\u2028"
 
 
 class Post:
-    """A server with the tools `mail`, `fetch` and `count`, and a workflow `write` of some steps.
-
-    Attributes:
-        keys: The idempotency key of each mail.
-        broken: The texts for which `mail` fails.
-    """
+    """A server with the tools `mail`, `fetch` and `count`, and a workflow `write` of some steps."""
 
     def __init__(self, steps: list[ToolStep], **options: Any) -> None:
         self.keys: list[str] = []

@@ -299,13 +299,7 @@ def test_a_tool_with_ten_abandoned_threads_is_not_called_again(
 
 
 class Blocking:
-    """Two async tools: `block` blocks the event loop until it is released, and `wait` awaits a sleep.
-
-    Attributes:
-        blocked: Set when `block` blocks the loop.
-        released: Ends `block`.
-        started: Set when `wait` has started.
-    """
+    """Two async tools: `block` blocks the event loop until it is released, and `wait` awaits a sleep."""
 
     def __init__(self, requires: Sequence[str] = ()) -> None:
         self.blocked, self.released, self.started = Event(), Event(), Event()

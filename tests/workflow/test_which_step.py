@@ -26,11 +26,7 @@ from tests.support.handler import MakeClient
 
 
 class Post:
-    """A server whose tool `mail` records the key and the attempt of each call.
-
-    Attributes:
-        failures: The number of further calls that fail.
-    """
+    """A server whose tool `mail` records the key and the attempt of each call."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []

@@ -19,11 +19,7 @@ class Wire:
     headers: tuple[tuple[str, str], ...] = ()
 
     def request(self, method: str, params: JsonDict, *, extensions: JsonDict | None = None) -> JsonDict:
-        """Send a request and return its result.
-
-        Raises:
-            AssertionError: the response is an error.
-        """
+        """Send a request and return its result."""
         meta = {
             "io.modelcontextprotocol/protocolVersion": VERSION,
             "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},

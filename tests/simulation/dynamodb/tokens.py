@@ -13,11 +13,7 @@ _TOKEN = re.compile(r"\s*(?:([#:]?[A-Za-z_0-9]+)|(<>|<=|>=|[-=<>+(),.\[\]]))")
 
 @dataclass(slots=True)
 class Tokens:
-    """The tokens of one expression, consumed from left to right.
-
-    Attributes:
-        used: The placeholders that were consumed.
-    """
+    """The tokens of one expression, consumed from left to right."""
 
     kind: str
     all_tokens: list[str]

@@ -64,13 +64,7 @@ SILENCE_S = 1.0
 
 
 class QueueWorld(World):
-    """A world with workers, which Lambda's queue invokes.
-
-    Attributes:
-        loss_chance: The probability that an event is lost.
-        double_chance: The probability that an event comes twice.
-        retries: How often Lambda delivers the event of a failed invocation again.
-    """
+    """A world with workers, which Lambda's queue invokes."""
 
     loss_chance: float
     double_chance: float
@@ -192,11 +186,7 @@ class JobWorld(QueueWorld):
                 self._invoke(Trigger("sweep"), first_ms + minute * MINUTE_MS + self._clock.choice(SWEEP_DELAYS_MS))
 
     def _sweep_until(self, head: Head, poll_ms: float) -> None:
-        """Run sweeps, without faults and polls, until they have done what the job needs.
-
-        Args:
-            poll_ms: When a poll would have done it.
-        """
+        """Run sweeps, without faults and polls, until they have done what the job needs."""
         next_ms = self.scheduler.now_ms + self._clock.randrange(MINUTE_MS)
         while (item := self.judge.head) is not None and _is_unchanged(head, item):
             if expires_ms(item) <= self.scheduler.now_ms:
