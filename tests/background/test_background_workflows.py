@@ -341,8 +341,10 @@ def test_a_list_continues_in_the_next_invocation_unless_it_would_repeat_a_failed
     assert sorted(set(cloud.work())) == sorted(set(outcomes))
     assert len(numbers) == len(set(numbers))
     assert (state(client, task_id)["status"] == "completed") is (broken is None)
-    reason = result_of(client, call_id)["structuredContent"].get("pause_reason", {"type": None})
-    assert reason["type"] == (None if broken is None else "deadlineExceeded")
+    reason = result_of(client, call_id)["structuredContent"].get("pause_reason", {"error": None})
+    rest = "has" if len(numbers) == 5 else "have"
+    error = f"1 of 6 calls failed; the call for element 0: no box; {6 - len(numbers)} more {rest} no result yet"
+    assert reason["error"] == (None if broken is None else error)
 
 
 # Pauses

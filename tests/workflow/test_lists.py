@@ -476,8 +476,13 @@ def test_the_elements_are_stored_even_if_none_of_them_has_a_result(make_client: 
 
     run = client.call_tool("report")
 
-    assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
+    error = "1 of 3 calls failed; the call for element 0: a is down; 2 more have no result yet"
+    assert run.meta["pause_reason"]["error"] == error
     assert client.variables(run.task_id)[ITEMS] == [None, None, None]
+    sites.down_sites = set()
+    second_call = client.call_tool("notify", {"to": "b", "text": "hello"}, task=run.task_id)
+    assert second_call.meta["pause_reason"]["error"] == error.replace("2 more have", "1 more has")
+    assert "pause_reason" not in client.call_tool("notify", {"to": "a", "text": "hello"}, task=run.task_id).meta
 
 
 def test_an_empty_list_completes_the_step() -> None:

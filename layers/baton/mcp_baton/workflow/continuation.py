@@ -247,7 +247,7 @@ def _item_batch(
         notes = _early_note(plan, steps[0])
     return Batch(
         steps=steps,
-        pauses=_pauses_after_item(plan, match.step, tool, outcome, errors, items, unapproved),
+        pauses=_pauses_after_item(plan, match, item, tool, outcome, errors, items, unapproved),
         variables=variables.changed | notes,
         lists={name: items.to_write()} if items.stored or not is_done else {},
         removed=variables.removed | (stored_names & plan.task.variables.keys() if is_done else set()),
@@ -287,7 +287,8 @@ def _unapproved_after(
 
 def _pauses_after_item(
     plan: Plan,
-    progress: StepProgress,
+    match: MatchedStep,
+    item: int,
     tool: str,
     outcome: Outcome,
     errors: Mapping[int, str],
@@ -296,11 +297,17 @@ def _pauses_after_item(
 ) -> tuple[JsonObject, ...] | None:
     """The reasons after the call of an element. That of the list names the calls that have failed and not succeeded
     since."""
-    name = progress["name"]
+    name = match.name
     stored_pause, (unapproved_count, unapproved_items) = pause_at(name, plan.pauses), unapproved
-    # A step is failed only when all its calls have been made, except those that a person has not approved.
-    count = len(items.open) - unapproved_count if progress["status"] == StepStatus.FAILED else len(errors)
-    error = failed_items(errors, count, len(items.elements), unapproved_count)
+    count = len(items.open) - unapproved_count if match.step["status"] == StepStatus.FAILED else len(errors)
+    if isinstance(stored_pause, StepFailed):  # some calls may not have been made, for lack of time
+        told = {failed.index for failed in stored_pause.failed_items}
+        is_untold = len(told) < stored_pause.failed_count and all(
+            other.index != item for other in stored_pause.unapproved
+        )
+        had_failed = item in told or is_untold
+        count = stored_pause.failed_count - had_failed + isinstance(outcome, Failed)
+    error = failed_items(errors, count, items, unapproved_count)
     if isinstance(outcome, Failed):
         step = plan.workflow.step(name) if plan.workflow else None
         pause = pause_after(replace(outcome, error=error), step, name, tool)

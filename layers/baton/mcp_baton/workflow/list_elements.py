@@ -109,17 +109,20 @@ def item_name(step: str, index: int) -> str:
     return f"{step}[{index}]"
 
 
-def failed_items(errors: Mapping[int, str], count: int, total: int, unapproved_count: int = 0) -> str:
+def failed_items(errors: Mapping[int, str], count: int, items: ListElements, unapproved_count: int = 0) -> str:
     """The error of a step some of whose calls have failed, from some of the errors by index.
 
     Args:
         unapproved_count: How many calls were not made, because no person has approved them.
     """
+    total, open_count = len(items.elements), len(items.open) - count - unapproved_count
     parts = [f"{count} of {total} calls failed"]
     if errors:
         parts.append(f"the call for element {min(errors)}: {errors[min(errors)]}")
     if unapproved_count:
         parts.append(f"{unapproved_count} more {'was' if unapproved_count == 1 else 'were'} not made without approval")
+    if open_count > 0:
+        parts.append(f"{open_count} more {'has' if open_count == 1 else 'have'} no result yet")
     return "; ".join(parts)
 
 

@@ -14,6 +14,7 @@ from mcp_baton.workflow.list_elements import ListElements, failed_items
 from mcp_baton.workflow.pause import (
     ApprovalDenied,
     ApprovalRequired,
+    DeadlineExceeded,
     FailedItem,
     StepFailed,
     UnapprovedItem,
@@ -136,6 +137,7 @@ class ListStep(ToolStep):
             del list_run.waiting[0]
             return this
         run.stop_at(StepRun(self, stop=stop))
+        self._end_if_done(run)
         return None
 
     def replay(self, run: OpenRun, this: StepRun) -> None:
@@ -182,6 +184,10 @@ class ListStep(ToolStep):
     def _end_if_done(self, run: OpenRun) -> None:
         """Settle the step if its calls have all ended. A list with a checkpoint is also written from time to time."""
         list_run = run.lists[self.name]
+        if list_run.failed and self.name in run.stops and isinstance(run.stops[self.name].stop, DeadlineExceeded):
+            # The model has to know of the failed calls, because the next run makes them again, too.
+            list_run.waiting.clear()
+            del run.stops[self.name]
         if list_run.waiting or self.name in run.running or self.name in run.stops:
             # The results of a list grow, so not each of them is written at once.
             if self.checkpoint and list_run.unwritten >= self.parallel:
@@ -276,7 +282,7 @@ class ListRun(Struct):
 
     def _error(self) -> str:
         errors = {index: failure.error for index, failure in self.failed.items()}
-        return failed_items(errors, len(errors), len(self.items.elements), len(self.unapproved))
+        return failed_items(errors, len(errors), self.items, len(self.unapproved))
 
     def pause(self) -> StepFailed | None:
         """The pause after all calls have ended; `None` if all of them have succeeded."""
