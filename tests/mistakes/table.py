@@ -449,6 +449,21 @@ DECORATORS = (
     ),
     *(
         Mistake(
+            f"a wrong {option} of a {kind}",
+            f'@server.{kind}({option}=5)  # here\ndef manual() -> str:\n    """The manual."""\n    return ""\n',
+            (kind, option),
+            remedy,
+        )
+        for kind, option, remedy in (
+            ("tool", "name", "give a text"),
+            ("prompt", "name", "give a text"),
+            ("tool", "requires", "write requires=['…']"),
+            ("tool", "sets", "write sets=['…']"),
+            ("tool", "only_in", "write only_in=['…']"),
+        )
+    ),
+    *(
+        Mistake(
             f"a workflow with {option}",
             function(header=f'@server.workflow({option})  # here\ndef refund_order(order_id: Annotated[str, "Which"])'),
             ("workflow 'refund_order'", f"{option} is not possible"),

@@ -147,10 +147,17 @@ def not_a_function(value: object) -> RegistrationError:
     return RegistrationError(f"{value!r} is not a function; {remedy}")
 
 
+def _members(option: str, of: str, values: object, subject: str) -> list[Any]:
+    """The members of an option that is a list of texts."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        member = values if isinstance(values, str) else "…"
+        raise RegistrationError(f"{subject}: {option} is a list of {of}; write {option}=[{member!r}]")
+    return list(values)
+
+
 def variable_names(names: Sequence[str], subject: str) -> tuple[str, ...]:
     """Check the task variables in `sets`."""
-    if isinstance(names, str):
-        raise RegistrationError(f"{subject}: sets is a list of task variables; write sets=[{names!r}]")
+    names = _members("sets", "task variables", names, subject)
     for name in names:
         if not isinstance(name, str) or not name:
             raise RegistrationError(f"{subject}: sets has {name!r}; a task variable needs a name")
@@ -161,8 +168,7 @@ def variable_names(names: Sequence[str], subject: str) -> tuple[str, ...]:
 
 def workflow_names(names: Sequence[str], subject: str) -> tuple[str, ...]:
     """Check the workflows in `only_in`. Later, `Server.check` rejects names that no workflow has."""
-    if isinstance(names, str):
-        raise RegistrationError(f"{subject}: only_in is a list of workflows; write only_in=[{names!r}]")
+    names = _members("only_in", "workflows", names, subject)
     for name in names:
         if not isinstance(name, str):
             raise RegistrationError(f"{subject}: only_in has {name!r}; give the names of workflows")
@@ -171,8 +177,7 @@ def workflow_names(names: Sequence[str], subject: str) -> tuple[str, ...]:
 
 def required_scopes(scopes: Sequence[str], subject: str) -> frozenset[str]:
     """Check the scopes in `requires` (RFC 6749, section 3.3)."""
-    if isinstance(scopes, str):
-        raise RegistrationError(f"{subject}: requires is a list of scopes; write requires=[{scopes!r}]")
+    scopes = _members("requires", "scopes", scopes, subject)
     for scope in scopes:
         if not isinstance(scope, str) or not scope or scope.split() != [scope]:
             raise RegistrationError(f"{subject}: requires has {scope!r}; a scope is a string without spaces")

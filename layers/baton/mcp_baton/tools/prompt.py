@@ -7,7 +7,7 @@ from mcp_baton.protocol.json import Json, to_json
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.content import CONTENT_TYPES, Message
-from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.labels import TEXT, Labels, check_types
 from mcp_baton.tools.schema.schema import InputSchema
 from mcp_baton.tools.schema.signature import signature_of_tool
 
@@ -35,6 +35,7 @@ class Prompt:
     def __init__(
         self, function: Callable[..., object], name: str, labels: Labels, requires: frozenset[str] = frozenset()
     ) -> None:
+        check_types({"name": name}, {"name": TEXT}, f"prompt {name!r}: ")
         self.function = function
         self.name = name
         self.requires = requires

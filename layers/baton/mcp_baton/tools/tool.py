@@ -13,7 +13,7 @@ from mcp_baton.protocol.json import Json, JsonObject, to_json
 from mcp_baton.tools.approval import Approval, check_approval
 from mcp_baton.tools.arguments import NAME, TASK_ID, is_portable_name
 from mcp_baton.tools.content import explicit_content, may_be_content, mentions_content
-from mcp_baton.tools.labels import FLAG, AllLabels, Labels, check_types
+from mcp_baton.tools.labels import FLAG, TEXT, AllLabels, Labels, check_types
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.param_headers import Header, mirrored
 from mcp_baton.tools.published_schema import optional_parameter, published, with_null_for_numbers
@@ -114,6 +114,7 @@ class Tool:
         only_in: tuple[str, ...] = (),
         approval: Approval | None = None,
     ) -> None:
+        check_types({"name": name}, {"name": TEXT}, f"tool {name!r}: ")
         if not is_portable_name(name):
             remedy = f"give it another, as in name={allowed_name(name)!r}"
             raise RegistrationError(f"tool {name!r}: a tool's name is {NAME}; {remedy}")
