@@ -107,7 +107,7 @@ test-frameworks: setup-tests $(OTHER_PROJECTS) ## Test sessions and conversions 
 
 .PHONY: test-browser
 test-browser: setup-tests ## Test the console in Chromium, one line a test (ARGS="-k form")
-	tests/browser/.venv/bin/python -m pytest -c tests/browser/pyproject.toml tests/browser/suite $(ARGS)
+	tests/browser/.venv/bin/python -m pytest -c tests/browser/suite/pytest.toml tests/browser/suite $(ARGS)
 
 .PHONY: screenshots
 screenshots: setup-tests ## Update the documentation's pictures of the console, in Chromium

@@ -21,7 +21,7 @@ def test_the_page_works_in_a_browser() -> None:
     if not PYTHON.exists():
         missing("the browser's tests are not installed; `make test` does it")
     process = subprocess.run(
-        [PYTHON, "-m", "pytest", "-c", HERE / "pyproject.toml", "-q", "--color=no", HERE / "suite"],
+        [PYTHON, "-m", "pytest", "-c", HERE / "suite/pytest.toml", "-q", "--color=no", HERE / "suite"],
         env=os.environ | {"BATON_COMMAND": str(Path(sys.executable).parent / "baton")},
         capture_output=True,
         text=True,

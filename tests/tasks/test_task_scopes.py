@@ -1,15 +1,15 @@
 """The tasks that a caller may use, by the scopes of the caller's token (docs/tools.md, Scopes)."""
 
 import json
-import re
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-import mcp_baton
 from mcp_baton import Context, Server, ToolError, ToolStep, Workflow
+from mcp_baton.protocol.envelope import Era
 from mcp_baton.protocol.json import Json
+from mcp_baton.server.methods import METHODS
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tools.resource import value_uri
@@ -18,7 +18,7 @@ from tests.questions.test_asked_by_tools import FORM, respond
 from tests.questions.test_task_questions import name_answer, stream_messages
 from tests.sent import Requests
 from tests.support.background import Background, MakeBackground
-from tests.support.client import Answer, Client, JsonDict
+from tests.support.client import Answer, Client, JsonDict, task_meta
 from tests.tasks.test_task_status import listen
 
 PAYROLL = "payroll"
@@ -85,6 +85,8 @@ def act(client: Client, action: str, task: str) -> Answer:
     return client.call_tool("harmless", {"task_id": task, "task_action": action})
 
 
+REVISIONS = {Era.HANDSHAKE: "2025", Era.STATELESS: "2026"}
+
 type Ask = Callable[[Client, str], Answer]
 
 REQUESTS: dict[str, Ask] = {
@@ -123,6 +125,37 @@ def test_a_task_whose_scopes_the_caller_lacks_has_the_answer_of_an_unknown_task(
     answer, missing_answer = send(client, task), send(client, unknown_task)
 
     assert (answer.status, answer.body) == (missing_answer.status, missing_answer.body.replace(unknown_task, task))
+    assert jobs.table.item(task) == item_before
+
+
+def names_of(task: str) -> JsonDict:
+    """Return params that name a task in each way."""
+    return {
+        "taskId": task,
+        "name": "harmless",
+        "arguments": {"task_id": task},
+        "uri": value_uri(task, "_workflow.progress"),
+        "result": {"paid": 1},
+        "inputResponses": {"who": name_answer("Eve")},
+    }
+
+
+METHODS_BY_ERA = [
+    (REVISIONS[era], method)
+    for era, methods in METHODS.items()
+    for method in methods
+    if method != "subscriptions/listen"
+]
+
+
+@pytest.mark.parametrize(("era", "method"), METHODS_BY_ERA)
+def test_no_method_tells_more_of_the_task_than_of_an_unknown_one(jobs: Background, era: Any, method: str) -> None:
+    task, unknown_task = asking_task(jobs), new_task_id(0)
+    client, item_before = jobs.client(era), jobs.table.item(task)
+
+    answers = [client.request(method, names_of(name), task_meta(name)) for name in (task, unknown_task)]
+
+    assert answers[0].body == answers[1].body.replace(unknown_task, task)
     assert jobs.table.item(task) == item_before
 
 
@@ -219,32 +252,3 @@ def test_the_check_adds_no_request_for_a_caller_with_all_scopes_and_one_read_bef
     assert requests.take() == ["GetItem"]
     client.task("cancel", second_task)
     assert requests.take() == ["GetItem", "UpdateItem"]
-
-
-ROOMS_OF_REQUESTS = ("server", "present", "workflow", "background", "questions")
-UNCHECKED = re.compile(r"store\.(?:get|list|take|cancel|complete)\(|\bjobs\.answer\(")
-CHECKED_BEFORE = {
-    "workflow/execution.py": 2,  # own_task and own_page check it
-    "workflow/run_task.py": 2,  # the run's own task; its callers call check_own
-    "workflow/dispatching.py": 1,  # the task was read before
-    "workflow/lease.py": 1,  # the same
-    "workflow/repetitions.py": 1,  # `may_use` follows
-    "questions/deliver_answer.py": 2,  # `hides` follows
-    "present/stored_task.py": 2,  # tasks to which the caller's task refers
-    "server/methods/task_actions.py": 2,  # check_own, or own_task, precedes
-    "server/methods/tasks.py": 3,  # check_own precedes
-    "background/creating.py": 2,  # the request has created the task
-    "background/task_questions.py": 1,  # the task was read before
-    "background/waiting.py": 1,  # the worker's own task
-    "background/sweep.py": 1,  # an operator's event
-    "background/start_events.py": 1,  # the event's own task
-}
-"""The places that read or write a task by its id in another way than `Execution.own_task`, and why they may."""
-
-
-def test_each_place_that_uses_a_task_by_its_id_checks_the_scopes() -> None:
-    package = Path(mcp_baton.__file__).parent
-    modules = [path for room in ROOMS_OF_REQUESTS for path in (package / room).rglob("*.py")]
-    counts = {path.relative_to(package).as_posix(): len(UNCHECKED.findall(path.read_text())) for path in modules}
-
-    assert {module: count for module, count in counts.items() if count} == CHECKED_BEFORE

@@ -195,6 +195,36 @@ def test_another_owner_starts_a_task_of_their_own(client: Client) -> None:
     assert not is_repeat(call(client.as_owner("other"), order="A"))
 
 
+@pytest.mark.parametrize("scopes", [["charges"], []])
+def test_a_caller_without_the_scopes_of_the_first_task_starts_another_one(scopes: list[str]) -> None:
+    """The task keeps the result of a tool that needs a scope. The workflow has another tool now."""
+
+    def server_of(tool: str) -> Server:
+        server = Server("shop")
+
+        @server.tool(requires=["charges"])
+        def charge() -> str:
+            return "charged"
+
+        @server.tool
+        def send() -> str:
+            return "sent"
+
+        @server.workflow
+        def fulfil() -> None:
+            step(tool)()
+
+        return server
+
+    with connect(server_of("charge"), owner="kim") as client:
+        clerk = client.as_owner("kim", scopes=["charges"])
+        slow(clerk)
+        first_task = clerk.call_workflow("fulfil").task_id
+        task = clerk.deployed(server_of("send")).as_owner("kim", scopes=scopes).call_workflow("fulfil").task_id
+
+    assert (task == first_task) is bool(scopes)
+
+
 def test_new_is_an_error_for_the_tool_of_a_step_and_in_meta(client: Client) -> None:
     result = client.wire.result("tools/call", {"name": "charge", "arguments": {"order": "A", "task_id": "new"}}, {})
     assert result["isError"] is True
