@@ -18,6 +18,7 @@ from mcp_baton.workflow.checking import resolved
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.schema_paths import kinds_at
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
+from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 
 SCALARS: Final = {"number", "integer", "boolean"}
@@ -42,7 +43,7 @@ class StepChecks:
     def errors(self) -> Iterator[Mistake]:
         """Yield the steps that are certain to fail."""
         for step, tool in self._calls:
-            for name, source in step.arguments.items():
+            for name, source in _sources(step):
                 problem = self._constant(tool, name, source) or self._mismatch(tool, name, source, certain=True)
                 if problem is not None:
                     yield self._mistake(step, *problem)
@@ -56,7 +57,7 @@ class StepChecks:
                     remedy = did_you_mean(uri, resources).removeprefix("; ") or "publish it with @server.resource"
                     yield self._mistake(step, f"no resource has the URI {uri}", remedy)
         for step, tool in self._calls:
-            for name, source in step.arguments.items():
+            for name, source in _sources(step):
                 problem = self._mismatch(tool, name, source, certain=False)
                 if problem is not None:
                     yield self._mistake(step, *problem)
@@ -175,6 +176,12 @@ class StepChecks:
 
 _NAME: Final = re.compile(r"[^\W\d]\w*(?=[.\[!]|:\S|$)")
 """What authors write in the braces of a text: a name, perhaps with a field or a format. JSON and CSS are no names."""
+
+
+def _sources(step: Step) -> Iterator[tuple[str, Source]]:
+    """Yield the sources of the arguments; of a list, those of its elements."""
+    for name, source in step.arguments.items():
+        yield from ((name, part) for part in (step.elements_of(source) if isinstance(step, ListStep) else [source]))
 
 
 def _problem(tool: Tool, name: str, value: Any) -> str | None:

@@ -22,7 +22,7 @@ from mcp_baton.workflow.pause import (
     pause_after,
 )
 from mcp_baton.workflow.secrets import contains_argument
-from mcp_baton.workflow.sources import Item, Source, StepOutput, as_source, parts_of, source_json, source_text
+from mcp_baton.workflow.sources import Constant, Item, Source, StepOutput, as_source, parts_of, source_json, source_text
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.context import StepContext, width_fault
 from mcp_baton.workflow.steps.open_run import OpenRun
@@ -88,9 +88,17 @@ class ListStep(ToolStep):
             yield f"each={source_text(each)} is {' or '.join(sorted(kinds))}, and not a list; give it a list"
         if isinstance(each, StepOutput) and each.binding in context.earlier_steps:
             parts = [part for source in self.arguments.values() for part in parts_of(source) if isinstance(part, Item)]
-            for part in parts:
-                path = ".".join(filter(None, (each.path, "0", part.path)))
-                yield from context.path_faults(StepOutput(each.binding, path), context.earlier_steps[each.binding])
+            for field in [field for part in parts for field in self.elements_of(part) if isinstance(field, StepOutput)]:
+                yield from context.path_faults(field, context.earlier_steps[each.binding])
+
+    def elements_of(self, source: Source) -> list[Source]:
+        """For `item()`, sources of what is known of the elements; for another source, that source."""
+        if not isinstance(source, Item):
+            return [source]
+        if isinstance(self.each, StepOutput):
+            return [StepOutput(self.each.binding, ".".join(filter(None, (self.each.path, "0", source.path))))]
+        elements = self.each.value if isinstance(self.each, Constant) and isinstance(self.each.value, list) else []
+        return [Constant(element) for element in elements if source.path is None]
 
     def output_schema(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"type": "array", "items": schema, "$defs": schema.get("$defs", {})}
