@@ -212,9 +212,7 @@ def test_an_approval_is_used_again_after_a_clean_failure(
 
 
 @pytest.mark.parametrize("error", [ToolError("no", retryable=False), ValueError("unknown")])
-def test_an_approval_is_not_used_again_after_a_failure_that_retry_does_not_repeat(
-    baton: Connect, error: Exception
-) -> None:
+def test_an_approval_is_not_used_again_after_a_failure_that_is_not_retried(baton: Connect, error: Exception) -> None:
     tool = Failing([error], retry=QUICK)
 
     assert tool.resumes(baton(tool.server), 2) == ["toolError", "approvalRequired"]
@@ -502,9 +500,7 @@ def test_a_denied_call_of_the_model_is_not_suggested_again(baton: Connect) -> No
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
-def test_a_denied_element_is_not_suggested_and_the_list_waits_for_the_other_decisions(
-    baton: Connect, parallel: int
-) -> None:
+def test_a_denied_element_is_not_suggested_and_the_list_waits_for_the_others(baton: Connect, parallel: int) -> None:
     server, payments = guarded_server()
     step = ListStep("pay", {"order": item()}, tool="pay", each=constant(["a", "b", "c"]), parallel=parallel)
     server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))

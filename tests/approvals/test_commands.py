@@ -114,9 +114,7 @@ def test_a_decision_is_confirmed(baton: Run, approval: str, monkeypatch: pytest.
     assert approval in baton("kim", "approvals", text=True)[1]
 
 
-def test_a_call_can_be_denied_with_a_reason_without_a_terminal(
-    baton: Run, approval: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_reason_for_a_denial_needs_no_terminal(baton: Run, approval: str, request: pytest.FixtureRequest) -> None:
     code, record = baton("kim", "deny", approval, "--reason", "Never paid", "--yes")
 
     assert (code, record["state"], record["reason"]) == (0, "denied", "Never paid")

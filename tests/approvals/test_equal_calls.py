@@ -92,9 +92,7 @@ def guarded(annotation: Any, default: Any = ...) -> tuple[Server, list[Any]]:
 
 
 @pytest.mark.parametrize(("annotation", "approved", "called"), TWO_CALLS, ids=str)
-def test_an_approval_does_not_cover_a_call_with_another_value(
-    baton: Connect, annotation: Any, approved: Any, called: Any
-) -> None:
+def test_an_approval_does_not_cover_another_value(baton: Connect, annotation: Any, approved: Any, called: Any) -> None:
     server, values = guarded(annotation)
     client = baton(server)
     client.call_tool("pay", {"value": approved})

@@ -28,9 +28,7 @@ def test_an_approval_adds_two_requests_to_the_run_that_asks_and_one_to_the_run_t
     assert resume_requests == ["UpdateItem", "UpdateItem", "UpdateItem"]
 
 
-def test_the_hundredth_equal_call_makes_the_requests_of_the_first_one(
-    make_client: MakeClient, requests: Requests
-) -> None:
+def test_the_hundredth_equal_call_makes_the_requests_of_the_first(make_client: MakeClient, requests: Requests) -> None:
     client = make_client(Bank().server)
     rounds: list[tuple[list[str], list[str]]] = []
     for _ in range(100):

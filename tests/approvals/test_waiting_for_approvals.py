@@ -54,9 +54,7 @@ def tool(request: pytest.FixtureRequest) -> str:
     return tool_name
 
 
-def test_a_call_stays_working_until_the_decision_and_ends_after_it(
-    jobs: Background, script: Script, tool: str, era: Era
-) -> None:
+def test_a_call_stays_working_until_the_decision(jobs: Background, script: Script, tool: str, era: Era) -> None:
     task = jobs.begin(tool, CALLS[tool], era)
     outcome = jobs.work()
     state = jobs.client(era).task("get", task).result

@@ -226,9 +226,7 @@ class Locker:
         (Json[Till], '{"pin": "471147"}', "<secret>"),
     ],
 )
-def test_a_secret_is_hidden_also_if_its_place_in_what_was_sent_is_not_known(
-    baton: Connect, kind: Any, sent: Any, shown: Any
-) -> None:
+def test_a_secret_is_hidden_also_if_its_place_is_not_known(baton: Connect, kind: Any, sent: Any, shown: Any) -> None:
     server, received = Server("bank"), list[Any]()
 
     def change(value: Any) -> None:

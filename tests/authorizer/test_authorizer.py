@@ -38,9 +38,7 @@ def test_a_valid_token_allows_only_this_call(issuer: Issuer, question: Question,
     ("claims", "owner"),
     [({}, "kim"), ({"client_id": "app"}, "kim"), ({"sub": "robot", "client_id": "robot"}, "robot")],
 )
-def test_the_tokens_subject_is_the_owner(
-    issuer: Issuer, question: Question, claims: dict[str, Any], owner: str
-) -> None:
+def test_a_tokens_subject_is_its_owner(issuer: Issuer, question: Question, claims: dict[str, Any], owner: str) -> None:
     answer = authorizer(issuer)(question(f"Bearer {issuer.sign(**claims)}"), None)
     # API Gateway passes the context on like this, with all values as text.
     request_context = {"authorizer": {**answer["context"], "principalId": answer["principalId"]}}

@@ -151,9 +151,7 @@ def test_keys_are_accepted_for_ten_more_minutes_while_the_issuer_does_not_answer
 
 
 @pytest.mark.parametrize("page", [DISCOVERY, "/keys"])
-def test_an_unavailable_issuer_is_retried_after_some_seconds_not_by_each_call(
-    site: Site, issuer: Issuer, page: str
-) -> None:
+def test_an_unavailable_issuer_is_retried_after_seconds_not_by_each_call(site: Site, issuer: Issuer, page: str) -> None:
     clock = Pauses()
     keys = IssuerKeys(site.url, clock=clock.monotonic)
     content = site.pages.pop(page)

@@ -587,9 +587,7 @@ def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., 
 @pytest.mark.parametrize(
     ("steps", "ttl_ms"), [(12, 3_600_000), (2, 60_000)], ids=["in several invocations", "in one invocation"]
 )
-def test_a_worker_extends_its_tasks_while_it_works(
-    make_cloud: Callable[..., Cloud], shop: Shop, steps: int, ttl_ms: int
-) -> None:
+def test_a_worker_extends_its_tasks(make_cloud: Callable[..., Cloud], shop: Shop, steps: int, ttl_ms: int) -> None:
     """The work takes longer than the lifetime of its tasks, so the worker has to extend them."""
     cloud = make_cloud(Server("none"), timeout_s=900, default_ttl_ms=ttl_ms)
     cloud.deploy(shop.server(cloud.time.pass_s, steps=steps, step_s=600))

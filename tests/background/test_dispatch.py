@@ -179,9 +179,7 @@ def test_a_result_that_is_too_long_for_an_answer_is_a_link(jobs: Background, era
     assert client.request("resources/read", {"uri": uri}).error["data"] == {"uri": uri, "bytes": 5_000_073}
 
 
-def test_each_attempt_has_its_number_and_all_have_one_idempotency_key(
-    jobs: Background, table: Table, script: Script
-) -> None:
+def test_attempts_have_their_number_and_one_idempotency_key(jobs: Background, table: Table, script: Script) -> None:
     task = jobs.begin("attempts")
     (event,) = jobs.queue.events
     jobs.kill(event)

@@ -121,9 +121,7 @@ def test_a_refused_report_ends_the_function(monitor: JobMonitor, store: FakeStor
     assert (monitor.pulse(), monitor.gone) == (0, True)
 
 
-def test_a_function_ends_if_an_extension_finds_that_the_task_was_taken_over(
-    monitor: JobMonitor, store: FakeStore
-) -> None:
+def test_a_function_ends_if_an_extension_finds_the_task_taken_over(monitor: JobMonitor, store: FakeStore) -> None:
     store.fails = ClaimLost(TASK)
     assert (monitor.pulse(), monitor.gone) == (0, True)
 

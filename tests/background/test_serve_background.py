@@ -83,9 +83,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]
     [("embedded", signal.SIGTERM, 0), ("URL", signal.SIGKILL, -9), ("URL", signal.SIGINT, 130)],
     indirect=["service"],
 )
-def test_a_worker_makes_the_call_and_does_not_outlive_its_server(
-    service: Service, number: signal.Signals, code: int
-) -> None:
+def test_a_worker_makes_the_call_and_ends_with_its_server(service: Service, number: signal.Signals, code: int) -> None:
     task_id = service.start()
     service.wait_for_tool()
     assert service.task(task_id)["status"] == "working"

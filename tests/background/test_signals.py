@@ -122,9 +122,7 @@ def test_a_request_that_never_ends_does_not_keep_the_server_alive(server: Proces
             response.read()
 
 
-def test_a_signal_in_any_thread_ends_the_server_even_if_a_request_left_a_thread_behind(
-    server: Process,
-) -> None:
+def test_a_signal_in_any_thread_ends_the_server_even_if_a_request_left_a_thread_behind(server: Process) -> None:
     for path in ("/leave-a-thread", "/take-the-signal"):
         with closing(server.request(path)) as client:
             assert client.getresponse().status == 200

@@ -222,9 +222,7 @@ def test_owners_and_ids_are_any_texts(client: Client, text: str) -> None:
     assert {task.status for task in odd.tasks()} == {"completed"}
 
 
-def test_an_event_of_an_array_that_cannot_start_does_not_keep_the_others_from_starting(
-    client: Client,
-) -> None:
+def test_an_event_of_an_array_that_cannot_start_does_not_keep_the_others_from_starting(client: Client) -> None:
     broken = event(id="1", workflow="pack")
     events: list[Json] = [event(id="1", owner="o" * 3_000), broken, event(id="2")]
     with pytest.raises(EventError, match=r"2 of 3 events.*event 0.*event 1: KeyError: 'A'"):

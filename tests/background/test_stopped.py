@@ -74,9 +74,7 @@ def test_a_run_whose_task_is_ended_during_a_step_does_not_run_the_next(baton: Co
         assert client.task(run.task_id).status == outcome
 
 
-def test_the_reply_does_not_report_a_stored_checkpoint_as_lost(
-    make_client: MakeClient, requests: Requests, table: Table
-) -> None:
+def test_a_stored_checkpoint_is_not_reported_as_lost(make_client: MakeClient, requests: Requests, table: Table) -> None:
     passed_s, calls = [0.0], list[str]()
 
     def remaining_ms() -> int:
@@ -97,9 +95,7 @@ def test_the_reply_does_not_report_a_stored_checkpoint_as_lost(
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 2.0], ids=["at its end", "before a step"])
-def test_a_stopped_run_is_not_counted_as_completed_paused_or_lost(
-    make_client: MakeClient, table: Table, delay_s: float
-) -> None:
+def test_a_stopped_run_is_not_completed_paused_or_lost(make_client: MakeClient, table: Table, delay_s: float) -> None:
     collector, settings = Collector(), Settings(table=table.name)
     passed_s, calls = [0.0], list[str]()
 

@@ -156,9 +156,7 @@ def test_a_sweep_needs_a_table(script: Script) -> None:
 # Requests and metrics
 
 
-def test_a_sweep_with_nothing_to_do_reads_the_index_and_reports_nothing(
-    jobs: Background, table: Table, requests: Requests
-) -> None:
+def test_a_sweep_with_nothing_to_do_only_reads_the_index(jobs: Background, table: Table, requests: Requests) -> None:
     jobs.begin("report")
     requests.take()
     telemetry = Collector()

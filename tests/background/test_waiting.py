@@ -20,9 +20,7 @@ def write_now(outcome: str, write: Any) -> str:
 
 
 @pytest.mark.parametrize(("waiting_approvals", "woken"), [(unavailable, True), (lambda *_: {"a1"}, False)])
-def test_a_worker_that_cannot_read_the_decision_wakes_the_job_for_another_one(
-    waiting_approvals: Any, woken: bool
-) -> None:
+def test_a_worker_that_cannot_read_the_decision_wakes_the_job_for_another(waiting_approvals: Any, woken: bool) -> None:
     calls: list[str] = []
     jobs = SimpleNamespace(suspend=lambda *_: calls.append("suspend"), wake=lambda *_: calls.append("wake"))
     services = SimpleNamespace(features=SimpleNamespace(waiting_approvals=waiting_approvals))

@@ -115,9 +115,7 @@ def wait_for_end(client: httpx.Client, task: str) -> JsonDict:
     raise AssertionError(f"the task does not end: {task_state}")
 
 
-def test_a_workflow_completes_although_the_process_of_baton_serve_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_workflow_completes_although_baton_serve_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOCK", str(tmp_path))
     monkeypatch.setenv("BATON_WRITE_RESERVE_MS", "500")
     database = loopback_server(MemoryDynamoDB())

@@ -54,9 +54,7 @@ def test_each_event_is_an_invocation_with_an_id_and_a_deadline(pool: MakePool) -
     assert 0 < remaining_ms <= BOUND_S * 1000
 
 
-def test_a_failed_invocation_is_repeated_with_the_same_id_and_then_given_up(
-    pool: MakePool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_invocation_is_repeated_and_then_given_up(pool: MakePool, caplog: pytest.LogCaptureFixture) -> None:
     request_ids = SimpleQueue[str]()
 
     def fail(_event: dict[str, Any], context: InvocationContext) -> None:
@@ -106,9 +104,7 @@ def test_a_worker_may_dispatch_another_event(pool: MakePool) -> None:
     assert [handled.get(timeout=BOUND_S) for _ in range(2)] == [1, 2]
 
 
-def test_stopping_waits_for_running_invocations_and_refuses_events(
-    pool: MakePool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_stopping_waits_for_invocations_and_refuses_events(pool: MakePool, caplog: pytest.LogCaptureFixture) -> None:
     started, gate, ended = Event(), Event(), Event()
 
     def wait(_event: dict[str, Any], _context: InvocationContext) -> None:

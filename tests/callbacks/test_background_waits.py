@@ -86,9 +86,7 @@ def test_the_calls_task_shows_what_it_waits_for_and_when_to_poll(jobs: Backgroun
     assert state()["pollIntervalMs"] == 15_000
 
 
-def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callback(
-    jobs: Background, shop: Shop
-) -> None:
+def test_a_sweep_wakes_a_workflow_if_the_process_died_after_storing_the_callback(jobs: Background, shop: Shop) -> None:
     waiting_task(jobs)
     send_and_die(jobs, shop)
     jobs.time.s += 29
@@ -331,9 +329,7 @@ def nightly(background: MakeBackground, shop: Shop) -> tuple[Background, str]:
     return jobs, jobs.client().task("get", task).result["_meta"][WORKFLOW_TASK]
 
 
-def test_a_callback_at_a_function_with_a_fast_clock_does_not_wake_a_job_whose_worker_runs(
-    jobs: Background, shop: Shop
-) -> None:
+def test_a_callback_at_a_fast_clock_does_not_wake_a_job_whose_worker_runs(jobs: Background, shop: Shop) -> None:
     """The wake-up would move the outbox entry, which the worker needs unchanged to hand the job over."""
     jobs.begin("release", {"branch": "main"})
     event_counts = list[int]()

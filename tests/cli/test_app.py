@@ -66,9 +66,7 @@ def test_the_list_of_commands_fits_80_columns(
     assert [line for line in command_lines if not line.endswith(".") or line.endswith("...")] == []
 
 
-def test_characters_that_the_encoding_of_the_output_lacks_are_escaped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_characters_that_the_output_cannot_encode_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = tmp_path / "greeting_app.py"
     app.write_text(
         "from mcp_baton import Server\n\nserver = Server('s')\nserver.add_tool(lambda: 'Größe 日本', name='greet')\n"

@@ -138,9 +138,7 @@ def test_output_fits_80_columns_and_texts_are_not_markup(baton: Run) -> None:
     assert max(map(len, task_output.splitlines())) <= 80
 
 
-def test_in_40_columns_nothing_is_cut_off_and_only_calls_are_longer(
-    baton: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_40_columns_nothing_is_cut_and_only_calls_are_longer(baton: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     task = baton("run", "paused", "order=A-1")[1]["taskId"]
     words = "working, paused at refund: waits for the model"
@@ -245,9 +243,7 @@ def test_an_answer_without_a_result_ends_with_code_4_and_its_cause(
 @pytest.mark.parametrize(
     "sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Type: application/json\r\n\r\n{"]
 )
-def test_an_answer_that_is_cut_off_may_belong_to_a_request_that_has_run(
-    sent: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cut_answer_may_belong_to_a_request_that_has_run(sent: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     def cut_off(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
@@ -336,8 +332,6 @@ def test_without_a_terminal_a_question_is_declined(baton: Run) -> None:
     assert (code, output["content"][0]["text"]) == (0, "decline")
 
 
-def test_a_file_is_served_in_this_process_with_its_background_tasks(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_file_is_served_in_this_process_with_its_background_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["call", str(APP), "count", "to=4"]) == 0
     assert capsys.readouterr().out.strip() == "counted to 4"

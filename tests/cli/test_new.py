@@ -201,9 +201,7 @@ def toy_wheel(folder: Path, package: str, number: str) -> Path:
     return wheel
 
 
-def test_make_check_refuses_packages_without_a_hash_and_names_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_make_check_refuses_packages_without_a_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = toy_wheel(tmp_path / "wheels", "mcp_baton", version("mcp-baton"))
     toy_wheel(tmp_path / "wheels", "pytest", "9.0.0")
     for name, value in {"UV_FIND_LINKS": str(wheel.parent), "UV_NO_INDEX": "1", "UV_OFFLINE": "1"}.items():

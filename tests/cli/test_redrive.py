@@ -82,9 +82,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
         yield Queue()
 
 
-def test_every_event_is_sent_unchanged_and_its_message_deleted(
-    queue: Queue, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_event_is_sent_unchanged_and_its_message_deleted(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
     tasks = [f"t-{number:02}" for number in range(MESSAGES_PER_BATCH + 2)]
     queue.add(*(record(event(task)) for task in tasks))
 
@@ -128,9 +126,7 @@ def test_a_dry_run_sends_nothing_and_leaves_every_message(queue: Queue, capsys: 
 @pytest.mark.parametrize(
     "body", ["no JSON", "[]", record("text"), record({"httpMethod": "POST"}), record({"batonTask": {"taskId": 1}})]
 )
-def test_a_message_without_an_event_fails_and_stays(
-    queue: Queue, capsys: pytest.CaptureFixture[str], body: str
-) -> None:
+def test_messages_without_an_event_fail_and_stay(queue: Queue, capsys: pytest.CaptureFixture[str], body: str) -> None:
     queue.add(body)
 
     assert queue.redrive() == 1

@@ -28,9 +28,7 @@ def test_without_httpx_the_command_names_the_package(
 
 
 @pytest.mark.parametrize("option", [["--token", "schlüssel"], ["--header", "x-team: ümlaut"], ["--api-key", "a\nb"]])
-def test_credentials_that_no_header_can_contain_are_refused(
-    option: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_credentials_that_no_header_can_have_are_refused(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", URL, *option]) == 2
     assert "not printable ASCII" in capsys.readouterr().err
 

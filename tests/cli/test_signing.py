@@ -102,9 +102,7 @@ def test_other_requests_are_sent(access: Access, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("url", "uses_proxy"), [("http://127.0.0.1:8000/mcp", False), (OTHER, True)])
-def test_a_request_to_this_machine_uses_no_proxy(
-    url: str, monkeypatch: pytest.MonkeyPatch, *, uses_proxy: bool
-) -> None:
+def test_requests_to_this_machine_use_no_proxy(url: str, monkeypatch: pytest.MonkeyPatch, *, uses_proxy: bool) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example.com:3128")
     options: dict[str, Any] = {}
     monkeypatch.setattr(httpx, "Client", lambda **given: options.update(given))

@@ -139,9 +139,7 @@ APPROVED = {"state": "approved", "arguments": {"order": "o", "amount": 5}}
     ],
     ids=["approved", "not approved", "denied", "another amount", "twice", "two keys of one step"],
 )
-def test_the_judge_counts_effects_and_approvals(
-    effects: list[Effect], approvals: list[dict[str, Any]], is_doubled: bool
-) -> None:
+def test_the_judge_counts_effects(effects: list[Effect], approvals: list[dict[str, Any]], is_doubled: bool) -> None:
     verdict = Verdict()
     verdict.judge_effects(records({str(number): effect for number, effect in enumerate(effects)}), approvals)
     assert bool(verdict.doubled) == is_doubled

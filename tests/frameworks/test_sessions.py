@@ -52,9 +52,7 @@ def test_twenty_calls_at_once_all_get_results(sessions: Sessions) -> None:
 
 
 @pytest.mark.parametrize("script", ["borrow", "restart"])
-def test_a_paused_workflow_is_finished_by_what_the_model_sees_even_after_a_restart(
-    sessions: Sessions, script: str
-) -> None:
+def test_a_paused_workflow_is_finished_by_what_models_see_even_after_a_restart(sessions: Sessions, script: str) -> None:
     pause, end = sessions[script].texts
     assert "Who borrows Walden?" in pause
     assert "Kim has PS-3048 for 3 weeks" in end
@@ -82,9 +80,7 @@ needs_openai_agents = pytest.mark.skipif("FRAMEWORKS" in os.environ, reason="`ma
 
 
 @needs_openai_agents
-def test_a_workflow_longer_than_the_timeout_of_openai_agents_runs_once(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_a_workflow_longer_than_openai_agents_timeout_runs_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The framework gives up after 5 s, and its model tries again until the workflow is done, after 6 s."""
     session = sessions_of(OPENAI_AGENTS, tmp_path_factory, ["slow"], "hurried")["slow"]
     assert "An error occurred while running the tool" in session.texts[0]

@@ -24,9 +24,7 @@ def answer_to(question: str | int, **members: Any) -> str:
 
 
 @pytest.mark.parametrize("question", ["x" * 2_000, "baton-", "\ud800", "", 7, "TASK#x", f"baton-{'é' * 32}"])
-def test_an_answer_with_an_id_that_no_question_has_does_not_reach_the_table(
-    hostile: HostileClient, question: str | int
-) -> None:
+def test_an_answer_to_no_question_does_not_reach_the_table(hostile: HostileClient, question: str | int) -> None:
     assert hostile.post(answer_to(question, result={})).refusal == (400, INVALID_REQUEST)
     assert hostile.writes == []
 

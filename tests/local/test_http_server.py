@@ -129,9 +129,7 @@ def test_a_chunked_request_body_is_accepted(serve: Serve) -> None:
             assert client.getresponse().read() == b"one,two,three"
 
 
-def test_a_client_that_disconnects_during_a_stream_stops_the_application(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_client_that_leaves_a_stream_stops_the_application(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     client_gone = threading.Event()
 
@@ -179,9 +177,7 @@ def test_a_client_that_disconnects_during_its_request_is_ignored(
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-def test_a_body_that_is_too_large_is_refused_and_the_server_continues(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_too_large_body_is_refused_and_the_server_continues(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     port = serve(adapter(echo))
     head, _, body = send_raw(port, b"POST /mcp HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n").partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 413 ")
@@ -209,16 +205,12 @@ def broken_handler(event: object, context: object) -> dict[str, object]:
     [broken_handler, lambda _event, _context: {}, lambda _event, _context: {"statusCode": "many"}],
     ids=["raises", "no status", "no number"],
 )
-def test_a_handler_that_fails_causes_a_502(
-    serve: Serve, handler: LambdaHandler, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_handler_causes_a_502(serve: Serve, handler: LambdaHandler, caplog: pytest.LogCaptureFixture) -> None:
     assert ask(serve(handler)).status == 502
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_a_stream_whose_application_fails_is_cut_off_and_logged_once(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stream_whose_application_fails_is_cut_and_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     def app(request: HttpRequest, exchange: Exchange) -> None:
         exchange.open_stream(200, {}).write(b"started")
         raise LookupError("after the stream began")

@@ -89,9 +89,7 @@ def write_mistake(mistake: Mistake) -> str:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_a_mistake_is_reported_with_its_line_and_remedy(
-    mistake: Mistake, check: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_has_its_line_and_remedy(mistake: Mistake, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in mistake.environment.items():
         monkeypatch.setenv(name, value)
 
@@ -272,9 +270,7 @@ def test_code_that_may_work_is_not_reported(source: str, check: Check) -> None:
     assert (report["errors"], report["warnings"]) == ([], [])
 
 
-def test_a_workflow_that_is_certain_to_fail_is_an_error_although_the_server_starts(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_workflow_that_must_fail_is_an_error_although_the_server_starts(capsys: pytest.CaptureFixture[str]) -> None:
     mistake = next(mistake for mistake in MISTAKES if mistake.at_run)
 
     assert main(["check", write_mistake(mistake)]) == 1

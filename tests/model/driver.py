@@ -122,14 +122,7 @@ def server_of(plan: Plan, tools: Tools) -> Server:
 class Driver:
     """The client's model, the people, the other systems and the clock of one plan."""
 
-    def __init__(
-        self,
-        client: Client,
-        plan: Plan,
-        world: World,
-        tools: Tools,
-        trace: Callable[[str], None],
-    ) -> None:
+    def __init__(self, client: Client, plan: Plan, world: World, tools: Tools, trace: Callable[[str], None]) -> None:
         self.client, self.plan, self.world, self.tools, self.trace = client, plan, world, tools, trace
         self.people = client.as_owner("ada", scopes=["people"])
         self.rng = Random(world.seed)

@@ -153,9 +153,7 @@ def test_metrics_that_cannot_be_written_are_logged_and_the_request_succeeds(erro
     assert error_log == ["request gateway-1: its metrics or traces could not be reported"]
 
 
-def test_a_worker_logs_and_reports_under_the_id_of_the_request_that_created_its_task(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_worker_logs_and_reports_under_the_id_of_its_tasks_request(capsys: pytest.CaptureFixture[str]) -> None:
     observed = ObservedFunction()
     observed.serve({**WORKER_EVENT, "of": "gateway-7"}, context=WorkerContext())
     keys_before, keys_after = observed.log_keys
@@ -166,9 +164,7 @@ def test_a_worker_logs_and_reports_under_the_id_of_the_request_that_created_its_
     assert observed.traces.reports == [(["work"], "gateway-7", True)]
 
 
-def test_a_worker_error_for_a_retry_is_raised_and_reported_once(
-    capsys: pytest.CaptureFixture[str], error_log: list[str]
-) -> None:
+def test_a_worker_error_for_a_retry_is_reported_once(capsys: pytest.CaptureFixture[str], error_log: list[str]) -> None:
     observed = ObservedFunction()
     with pytest.raises(TaskIsHeld):
         observed.handler({**WORKER_EVENT, "of": "gateway-7", "held": True}, WorkerContext())

@@ -317,9 +317,7 @@ def test_spans_go_to_x_ray_if_only_the_opentelemetry_api_is_installed(
     assert span_names == (["DynamoDB", "DynamoDB", "tool report", "DynamoDB"] if is_sampled else [])
 
 
-def test_spans_do_not_go_to_x_ray_if_opentelemetry_is_set_up(
-    function: TracedFunction, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_opentelemetry_no_span_goes_to_x_ray(function: TracedFunction, monkeypatch: pytest.MonkeyPatch) -> None:
     reports: list[object] = []
     monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-67891233-abcdef012345678912345678;Sampled=1")
     monkeypatch.setattr("mcp_baton.observability.XRayTraces.report", lambda *arguments, **_: reports.append(arguments))

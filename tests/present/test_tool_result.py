@@ -211,9 +211,7 @@ _words = st.text(max_size=900)
 
 
 @given(_words, _words, _words, st.integers(1, 40), st.sampled_from([HANDLE, None]))
-def test_no_text_has_more_than_2_kb(
-    error: str, argument: str, guidance: str, number: int, handle: Handle | None
-) -> None:
+def test_no_text_exceeds_2_kb(error: str, argument: str, guidance: str, number: int, handle: Handle | None) -> None:
     arguments: dict[str, Source] = {"first": constant(argument), "second": prompt_arg("order_id")}
     steps = [ToolStep(f"s{place}", tool="work", arguments=arguments, guidance=guidance) for place in range(number)]
     failure = StepFailed("s0", error, retryable=False, suggested_tool="work")

@@ -79,9 +79,7 @@ def test_a_clients_response_is_distinguished_from_a_request(fields: dict[str, An
         pytest.param({"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}, 1, INVALID_REQUEST, id="both"),
     ],
 )
-def test_a_malformed_message_is_refused_with_its_id_if_it_has_one(
-    message: object, known_id: int | None, code: int
-) -> None:
+def test_a_malformed_message_is_refused_with_any_id_it_has(message: object, known_id: int | None, code: int) -> None:
     malformed = parse(message)
 
     assert isinstance(malformed, Malformed)

@@ -151,9 +151,7 @@ def test_a_question_and_an_answer_fail_if_the_store_is_unavailable(make_client: 
 
 @pytest.mark.parametrize("in_background", [False, True])
 @pytest.mark.parametrize("lengths", [[300_000] * 7, [6_100_000]])
-def test_questions_that_fit_into_no_answer_are_an_error(
-    baton: Connect, lengths: list[int], *, in_background: bool
-) -> None:
+def test_questions_that_fit_no_answer_are_an_error(baton: Connect, lengths: list[int], *, in_background: bool) -> None:
     server = Server("asking")
 
     @server.tool(task="optional" if in_background else "forbidden")

@@ -173,9 +173,7 @@ def flow(make_client: MakeClient) -> Flow:
     return make_flow(make_client)
 
 
-def test_the_client_is_asked_and_the_workflow_continues_with_the_answers(
-    flow: Flow, table: Table, requests: Requests
-) -> None:
+def test_the_client_is_asked_and_the_workflow_continues(flow: Flow, table: Table, requests: Requests) -> None:
     state, key, params = question_in(flow.send())
     assert requests.take() == ["PutItem", "UpdateItem"]
     assert params["message"] == "To refund an order, step 'refund' needs these values."
@@ -262,9 +260,7 @@ def test_a_run_that_is_not_stored_does_not_ask(make_client: MakeClient) -> None:
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_a_run_asks_only_if_its_last_write_was_made(
-    flow: Flow, monkeypatch: pytest.MonkeyPatch, is_stored: bool
-) -> None:
+def test_a_run_asks_only_after_its_last_write(flow: Flow, monkeypatch: pytest.MonkeyPatch, is_stored: bool) -> None:
     start = WorkflowRun.start
 
     def unsure(run: WorkflowRun, *args: Any) -> EndedRun:

@@ -359,9 +359,7 @@ FORM, PAGE = ("message", "schema"), ("message", "url")
     ],
     ids=str,
 )
-def test_a_message_may_come_first_or_after_its_key(
-    names: tuple[str, str], positional: Any, keywords: Any, key: str | None
-) -> None:
+def test_a_message_may_precede_its_key(names: tuple[str, str], positional: Any, keywords: Any, key: str | None) -> None:
     arguments = question_arguments("elicit", names, positional, keywords)
 
     target = MODEL if names is FORM else URL

@@ -125,9 +125,7 @@ def test_a_tool_asks_and_is_run_again_with_the_answer(make_client: MakeClient) -
         ("resources/read", {"uri": "docs://mine"}, ("contents", 0, "text")),
     ],
 )
-def test_prompts_and_resources_can_ask_the_client(
-    client: Client, method: str, params: JsonDict, path: tuple[Any, ...]
-) -> None:
+def test_prompts_and_resources_can_ask(client: Client, method: str, params: JsonDict, path: tuple[Any, ...]) -> None:
     call = talk(client, method, **params)
     requests, state = questions_and_state(call.round())
     assert list(requests) == ["name"]

@@ -234,9 +234,7 @@ def test_a_schema_with_tuples_equals_the_same_schema_with_lists(jobs: Background
     assert value_of(jobs, task) == "L"
 
 
-def test_a_worker_knows_the_capabilities_that_the_clients_request_or_session_declared(
-    jobs: Background,
-) -> None:
+def test_a_worker_knows_the_capabilities_that_the_clients_request_or_session_declared(jobs: Background) -> None:
     params: JsonDict = {"name": "able", "arguments": {}, "task": {}}
     declarations: list[JsonDict] = [ALL, {"elicitation": {}}, {}]
     tasks = [begin(jobs, "able", kinds=capabilities) for capabilities in declarations]
@@ -341,9 +339,7 @@ def test_tasks_result_asks_waits_for_the_answers_and_then_for_the_result(jobs: B
     assert message["result"]["_meta"][RELATED_TASK_KEY] == {"taskId": task}
 
 
-def test_tasks_result_waits_for_an_answer_until_the_questions_time_limit(
-    jobs: Background, background: MakeBackground
-) -> None:
+def test_tasks_result_waits_for_an_answer_until_its_time_limit(jobs: Background, background: MakeBackground) -> None:
     jobs = background(asking_server([]), question_ms=10_000)
     task = waiting_task(jobs, "one", "2025")
     start_s = jobs.time.s

@@ -83,9 +83,7 @@ def test_a_paused_task_is_resumed(client: Client, task: Callable[[str], str]) ->
     assert client.calls("fetch") == []
 
 
-def test_a_paused_task_is_continued_cancelled_and_completed_by_its_client(
-    client: Client, task: Callable[[str], str]
-) -> None:
+def test_a_client_continues_cancels_and_completes_paused_tasks(client: Client, task: Callable[[str], str]) -> None:
     assert client.call_tool("pay", {"notes": "short"}, task=task("paused")).recorded
     assert client.cancel(task("large")).status == "cancelled"
     assert client.complete(task("callback"), {"content": []}).status == "completed"

@@ -104,9 +104,7 @@ def test_a_running_daemon_is_used(checkout: Checkout) -> None:
     assert checkout.calls_of("apt-get", "dockerd", "systemctl", "unshare") == []
 
 
-def test_outside_ci_nothing_is_installed_and_the_last_line_names_skipped_tests(
-    checkout: Checkout,
-) -> None:
+def test_outside_ci_nothing_is_installed_and_the_last_line_names_skipped_tests(checkout: Checkout) -> None:
     process = checkout.run("run", CI="")
 
     assert (process.returncode, targets_of(process)) == (0, ["check", "test", "test-frameworks"])

@@ -64,9 +64,7 @@ def test_a_disconnect_raises_in_the_handler_and_the_next_invocation_is_served(
 
 
 @pytest.mark.parametrize("reaction", [Reaction(hang_up=True), Reaction(status=403)])
-def test_an_unacknowledged_response_does_not_stop_the_runtime(
-    api: RuntimeApi, start: Start, reaction: Reaction
-) -> None:
+def test_an_unconfirmed_response_does_not_stop_the_runtime(api: RuntimeApi, start: Start, reaction: Reaction) -> None:
     function = start("plain.streamed")
     api.invoke({"parts": ["a"]}, reaction).wait()
     assert api.invoke({"parts": ["b"]}).wait().streamed == b"b"

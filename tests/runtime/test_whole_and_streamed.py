@@ -66,9 +66,7 @@ PROXY_RESPONSES = [
 ]
 
 
-def test_a_proxy_response_is_streamed_because_a_streaming_integration_requires_it(
-    api: RuntimeApi, start: Start
-) -> None:
+def test_a_proxy_response_is_streamed_as_a_streaming_integration_requires(api: RuntimeApi, start: Start) -> None:
     start("plain.returned")
     for response, prelude, body in PROXY_RESPONSES:
         answer = api.invoke(response).wait()

@@ -142,9 +142,7 @@ def test_the_first_request_warns_of_a_misspelt_setting(
     assert [text for text in warnings(caplog) if "BATON_LISTEN" in text] == [warning]
 
 
-def test_an_invalid_environment_raises_when_the_handler_is_made(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_environment_raises_when_a_handler_is_made(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATON_STREAMING", "perhaps")
     with pytest.raises(SettingsError, match="BATON_STREAMING"):
         handler(server)

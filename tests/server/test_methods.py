@@ -102,9 +102,7 @@ def test_variables_of_templates_are_completed_with_the_known_arguments(client: C
     [("flow", "size", "out of sizes"), ("ask", "name", "")],
     ids=["an error", "a text in place of a list"],
 )
-def test_a_failed_completion_is_an_error_with_its_reason(
-    client: Client, target: str, argument: str, reason: str
-) -> None:
+def test_a_failed_completion_is_an_error_with_a_reason(client: Client, target: str, argument: str, reason: str) -> None:
     answer = complete(client, "prompt", target, argument, "abc")
 
     assert (answer.refusal, reason in answer.error["message"]) == ((200, -32603), True)
@@ -280,9 +278,7 @@ def test_without_streaming_a_subscription_ends_at_once_and_in_2025_there_is_none
 
 
 @pytest.mark.parametrize("headers", [{}, {"Mcp-Param-Region": "us-west2"}, {"Mcp-Param-Region": "=?base64?!?="}])
-def test_a_mirrored_header_that_differs_from_its_argument_is_refused(
-    make_client: MakeClient, headers: dict[str, str]
-) -> None:
+def test_a_header_that_differs_from_its_argument_is_refused(make_client: MakeClient, headers: dict[str, str]) -> None:
     client = make_client(shop_server(), era="2026")
     params = {"name": "sell", "arguments": {"region": "us-west1"}}
 

@@ -94,9 +94,7 @@ def test_a_start_by_the_tool_is_one_update_more_and_a_call_with_the_task_id_is_n
     assert requests.take() == ["UpdateItem", *RUN]
 
 
-def test_an_equal_call_later_is_one_get_and_one_update_more(
-    make_client: MakeClient, requests: Requests, era: Era
-) -> None:
+def test_an_equal_call_later_adds_one_get_and_one_update(make_client: MakeClient, requests: Requests, era: Era) -> None:
     client = make_client(flows_server(), era=era)
     client.call_tool("done")
     requests.take()

@@ -183,9 +183,7 @@ def page(topic: str) -> str:
         ("tool 'more'", lambda server: server.include(OTHER)),
     ],
 )
-def test_nothing_can_be_added_after_the_handler_was_made(
-    server: Server, target: str, add: Callable[[Server], object]
-) -> None:
+def test_nothing_can_be_added_to_a_made_handler(server: Server, target: str, add: Callable[[Server], object]) -> None:
     server.tool(name="faq")(docs_faq)
     server.resource("docs://{topic}")(page)
     handler(server, settings=Settings())
@@ -227,9 +225,7 @@ def add_default(server: Server, kind: Any, default: Json) -> None:
 
 
 @pytest.mark.parametrize(("kind", "default", "at_the_handler"), [(int, "many", True), (list[int], ["many"], False)])
-def test_a_default_that_does_not_convert_is_refused(
-    server: Server, kind: Any, default: Json, at_the_handler: bool
-) -> None:
+def test_a_default_of_another_type_is_refused(server: Server, kind: Any, default: Json, at_the_handler: bool) -> None:
     add_default(server, kind, default)
 
     with pytest.raises(WorkflowError, match="the default of the argument 'n' does not convert"):

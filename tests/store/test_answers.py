@@ -47,9 +47,7 @@ def deep(levels: int) -> Any:
         pytest.param({"result": {"text": "x" * 200_000}}, id="long and repetitive"),
     ],
 )
-def test_an_answer_arrives_as_it_was_sent(
-    answers: DynamoDBAnswerStore, owner: str, question: str, answer: JsonObject
-) -> None:
+def test_answers_arrive_unchanged(answers: DynamoDBAnswerStore, owner: str, question: str, answer: JsonObject) -> None:
     answers.answer(owner, question, answer)
 
     assert repr(answers.answered(owner, question)) == repr(answer)

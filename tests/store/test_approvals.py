@@ -70,9 +70,7 @@ def ask_and_approve(store: Store, call: ApprovalRecord) -> ApprovalRecord:
 
 
 @pytest.mark.parametrize("changes", [{}, {"task_id": None, "owner": "lone \ud800 half"}])
-def test_a_requested_approval_is_read_back_unchanged(
-    store: Store, call: ApprovalRecord, changes: dict[str, Any]
-) -> None:
+def test_a_requested_approval_is_read_unchanged(store: Store, call: ApprovalRecord, changes: dict[str, Any]) -> None:
     call = replace(call, **changes)
     record, is_new = store.approvals.ask(call, 0)
 
@@ -110,9 +108,7 @@ def test_an_approval_is_decided_once(store: Store, call: ApprovalRecord, clock: 
     assert error_info.value.current == decided_record == store.approvals.get(record.approval_id)
 
 
-def test_a_decision_needs_the_digest_and_comes_before_the_expiry(
-    store: Store, call: ApprovalRecord, clock: Clock
-) -> None:
+def test_a_decision_needs_the_digest_and_precedes_the_expiry(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     record = ask(store, call)
     with pytest.raises(NotDecided):
         store.approvals.decide(record, decision(call, digest="cd" * 32))
@@ -151,9 +147,7 @@ def test_an_approval_is_used_again_once_after_a_run_died(store: Store, call: App
     assert use_again(store, call, "run:3", "run:2", UseAgain.AFTER_DEATH) == (2, False)
 
 
-def test_an_approval_is_used_again_after_clean_failures_up_to_a_number_of_uses(
-    store: Store, call: ApprovalRecord
-) -> None:
+def test_an_approval_is_used_again_after_clean_failures_up_to_a_limit(store: Store, call: ApprovalRecord) -> None:
     ask_and_approve(store, call)
     record, _ = store.approvals.use(call, 0, "run:1")
     assert record is not None
@@ -242,9 +236,7 @@ def test_expired_approvals_leave_the_list_of_waiting_ones(store: Store, call: Ap
     assert store.approvals.get(record.approval_id) == record
 
 
-def test_a_reader_with_a_fast_clock_removes_no_approval_from_the_list(
-    store: Store, call: ApprovalRecord, clock: Clock
-) -> None:
+def test_a_reader_with_a_fast_clock_removes_nothing_listed(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     record = ask(store, call)
     lists = []
     for clock.ms in (call.until_ms + CLOCK_SLACK_MS - 1, call.until_ms - 1, call.until_ms + CLOCK_SLACK_MS):
@@ -256,9 +248,7 @@ def test_a_reader_with_a_fast_clock_removes_no_approval_from_the_list(
     assert "listed_in" not in item
 
 
-def test_a_page_ends_after_a_number_of_reads_and_at_half_of_the_time(
-    store: Store, call: ApprovalRecord, clock: Clock
-) -> None:
+def test_a_page_ends_after_some_reads_and_at_half_of_the_time(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     waiting_record = ask(store, replace(call, until_ms=call.until_ms + HOUR_MS, asked_ms=call.asked_ms - 1))
     for number in range(MAX_APPROVALS_READ + 1):
         ask(store, replace(call, task_id=f"{call.owner} {number}"))
@@ -398,9 +388,7 @@ def test_a_record_is_kept_for_an_audit(store: Store, call: ApprovalRecord, clock
     assert approvals.get(record.approval_id) is None
 
 
-def test_the_latest_approval_of_a_call_is_found_however_often_it_was_requested(
-    store: Store, call: ApprovalRecord
-) -> None:
+def test_the_latest_approval_of_a_call_is_found_after_many_requests(store: Store, call: ApprovalRecord) -> None:
     assert store.approvals.latest(call) is None
     for repeat in (0, 9, 10, 255, 256, 257, 100_000):
         record = ask(store, call, repeat)

@@ -118,9 +118,7 @@ def test_a_task_of_another_workflow_cannot_be_taken(store: Store, begin: Begin, 
         store.take(tool_task.owner, tool_task.task_id, "flow", run("a"))
 
 
-def test_a_missing_or_foreign_task_cannot_be_taken_or_renewed(
-    store: Store, begin: Begin, run: MakeClaim, clock: Clock
-) -> None:
+def test_missing_and_foreign_tasks_cannot_be_claimed(store: Store, begin: Begin, run: MakeClaim, clock: Clock) -> None:
     task = begin(claim=run("a"), workflow="flow")
     for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, new_task_id(0)), (task.owner, "no id")):
         with pytest.raises(TaskNotFound):

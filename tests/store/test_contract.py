@@ -86,9 +86,7 @@ def test_reading_a_status_is_one_request(store: Store, begin: Begin, requests: R
 
 
 @ON_MEMORY
-def test_a_status_read_has_four_attributes_and_is_eventually_consistent(
-    store: Store, begin: Begin, engine: Engine
-) -> None:
+def test_a_status_read_has_four_attributes_and_may_be_stale(store: Store, begin: Begin, engine: Engine) -> None:
     task, requests = begin(2), list[dict[str, object]]()
 
     def note(params: dict[str, object], **_: object) -> None:
@@ -103,9 +101,7 @@ def test_a_status_read_has_four_attributes_and_is_eventually_consistent(
 
 @ON_MEMORY
 @pytest.mark.parametrize("has_old_item", [False, True], ids=["no item", "an older item"])
-def test_a_stale_replica_does_not_make_a_task_missing(
-    store: Store, begin: Begin, engine: Engine, has_old_item: bool
-) -> None:
+def test_a_stale_replica_makes_no_task_missing(store: Store, begin: Begin, engine: Engine, has_old_item: bool) -> None:
     task = begin(1)
     if has_old_item:
         assert isinstance(task.source, dict)
@@ -217,9 +213,7 @@ def test_variables_are_removed(store: Store, begin: Begin) -> None:
     assert {name: value for name, value in changed_task.variables.items() if name != PROGRESS} == {"b": 2, "c": 4}
 
 
-def test_a_step_with_an_unexpected_status_is_a_conflict_that_shows_the_winner(
-    store: Store, owner: str, begin: Begin
-) -> None:
+def test_a_step_with_another_status_is_a_conflict_that_shows_the_winner(store: Store, owner: str, begin: Begin) -> None:
     task = begin(2)
     winner = store.write(task, Batch(steps=(completion(0, "first"),)))
     with pytest.raises(Conflict) as conflict:

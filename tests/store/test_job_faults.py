@@ -98,9 +98,7 @@ def test_an_answer_is_stored_once_if_the_response_is_lost(
 
 
 @ON_MEMORY
-def test_a_report_is_sent_once_and_its_outcome_may_be_unknown(
-    store: Store, held_job: HeldJob, losses: LostReplies
-) -> None:
+def test_a_report_is_sent_once_its_outcome_may_be_unknown(store: Store, held_job: HeldJob, losses: LostReplies) -> None:
     task, claim = held_job()
     losses.times = 1
     with pytest.raises(OutcomeUnknown):

@@ -69,9 +69,7 @@ def questions(number: int) -> dict[str, JsonObject]:
     return {key: {**NAME, "params": {"message": key}} for key in keys(number)}
 
 
-def test_a_job_is_read_back_as_it_was_created(
-    store: Store, create_job: Begin, clock: Clock, requests: Requests
-) -> None:
+def test_a_job_is_read_as_it_was_created(store: Store, create_job: Begin, clock: Clock, requests: Requests) -> None:
     task = create_job()
     assert requests.take() == ["PutItem"]
     record = store.get(task.owner, task.task_id)
@@ -244,9 +242,7 @@ def test_long_messages_are_cut(store: Store, held_job: HeldJob) -> None:
 # Redispatch and give-up
 
 
-def test_a_job_is_dispatched_again_once_it_is_due(
-    store: Store, create_job: Begin, clock: Clock, requests: Requests
-) -> None:
+def test_a_due_job_is_dispatched_again(store: Store, create_job: Begin, clock: Clock, requests: Requests) -> None:
     task = create_job()
     requests.take()
     clock.ms += FIRST_DISPATCH_MS
@@ -356,9 +352,7 @@ def test_a_job_is_dispatched_again_after_the_last_answer(
         store.jobs.fail(task, claim, ERROR)
 
 
-def test_answers_to_questions_that_are_not_open_change_nothing(
-    store: Store, held_job: HeldJob, requests: Requests
-) -> None:
+def test_answers_to_questions_not_open_change_nothing(store: Store, held_job: HeldJob, requests: Requests) -> None:
     task, claim = held_job()
     assert store.jobs.answer(task.owner, task.task_id, {"q0": KIM}) is None
     waiting_task = store.jobs.ask(task, claim, questions(2))

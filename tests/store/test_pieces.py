@@ -109,9 +109,7 @@ def test_a_changed_piece_is_a_lost_value(store: Store, engine: Engine, begin: Be
 
 
 @ON_MEMORY
-def test_a_missing_piece_is_read_again_consistently(
-    store: Store, engine: Engine, begin: Begin, requests: Requests
-) -> None:
+def test_missing_pieces_are_read_consistently(store: Store, engine: Engine, begin: Begin, requests: Requests) -> None:
     task = store.write(begin(), Batch(variables={"v": noise(6_000)}))
     [key] = pieces(engine, task, "v")
     item, consistent_reads = value_item(engine, key), list[bool]()
@@ -141,9 +139,7 @@ def test_a_value_that_cannot_be_written_outside_stays_if_there_is_room(
 
 @ON_MEMORY
 @pytest.mark.parametrize("limit_s", [1.0, 1_000.0])
-def test_a_hanging_table_does_not_extend_the_time_of_a_write(
-    stores: Stores, engine: Engine, begin: Begin, limit_s: float
-) -> None:
+def test_a_hanging_table_does_not_extend_a_write(stores: Stores, engine: Engine, begin: Begin, limit_s: float) -> None:
     task, time, ends = begin(2), Virtual(), list[tuple[float, TaskRecord]]()
     store = stores(limits=Limits(values_ms=200), monotonic=time.monotonic, sleep=time.sleep)
     hang = Hang(time, limit_s)

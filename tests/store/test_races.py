@@ -47,9 +47,7 @@ def test_sixteen_writers_of_sixteen_steps_all_succeed(
         assert final_task.version == 1 + WRITERS
 
 
-def test_one_of_several_writers_of_a_step_wins(
-    store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds
-) -> None:
+def test_one_writer_of_a_step_wins(store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds) -> None:
     for _ in rounds(ROUNDS):
         task = begin(1)
         writes = [StepWrite(0, "s0", PENDING, COMPLETED, {"by": writer}) for writer in range(WRITERS)]

@@ -69,9 +69,7 @@ def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
         result(task, 0)
 
 
-def test_values_leave_time_for_the_item_if_the_function_has_little_left(
-    stores: Stores, engine: Engine, begin: Begin
-) -> None:
+def test_values_leave_time_for_the_item_if_little_is_left(stores: Stores, engine: Engine, begin: Begin) -> None:
     task, time, end_times = begin(), Virtual(), list[float]()
     store = stores(limits=Limits(), monotonic=time.monotonic, sleep=time.sleep)
     store = store.within(lambda: 3_000 - int(time.s * 1000))

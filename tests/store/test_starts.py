@@ -17,9 +17,7 @@ def start(store: Store, task_id: str, *, lasts_ms: int = 45_000) -> Start:
     return Start(task_id, now_ms, now_ms + lasts_ms)
 
 
-def test_one_of_eight_equal_calls_at_once_stores_its_start(
-    store: Store, owner: str, threads: Threads, rounds: Rounds
-) -> None:
+def test_one_of_eight_equal_calls_stores_its_start(store: Store, owner: str, threads: Threads, rounds: Rounds) -> None:
     for number in rounds(200):
         starts = [start(store, f"task-{number}-{caller}") for caller in range(CALLERS)]
         calls = [partial(store.starts.begin, owner, f"{owner}-{number}", own, None) for own in starts]
@@ -29,9 +27,7 @@ def test_one_of_eight_equal_calls_at_once_stores_its_start(
         assert [other for other in found if other is not None] == winners * (CALLERS - 1)
 
 
-def test_one_of_eight_equal_calls_at_once_replaces_a_start(
-    store: Store, owner: str, threads: Threads, rounds: Rounds
-) -> None:
+def test_one_of_eight_equal_calls_replaces_a_start(store: Store, owner: str, threads: Threads, rounds: Rounds) -> None:
     for number in rounds(25):
         first = start(store, "first")
         assert store.starts.begin(owner, f"{owner}-{number}", first, None) is None
@@ -43,9 +39,7 @@ def test_one_of_eight_equal_calls_at_once_replaces_a_start(
         assert [other for other in found if other is not None] == winners * (CALLERS - 1)
 
 
-def test_a_start_is_kept_as_long_as_a_task_that_is_created_late_and_extended(
-    store: Store, owner: str, clock: Clock
-) -> None:
+def test_a_start_is_kept_as_long_as_a_task_created_late_and_extended(store: Store, owner: str, clock: Clock) -> None:
     first = start(store, store.new_task_id())
     assert store.starts.begin(owner, owner, first, None) is None
     clock.ms = first.until_ms - 1

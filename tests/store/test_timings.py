@@ -18,9 +18,7 @@ def step(index: int, timing: Timing, expected: StepStatus = PENDING) -> StepWrit
     return StepWrite(index, f"s{index}", expected, COMPLETED, index, timing=timing)
 
 
-def test_timings_are_written_with_their_steps_only(
-    store: Store, begin: Begin, clock: Clock, requests: Requests
-) -> None:
+def test_timings_are_written_only_with_steps(store: Store, begin: Begin, clock: Clock, requests: Requests) -> None:
     task = begin(3, workflow="flow")
     first, second, third = Timing(clock.ms + 5, 120), Timing(clock.ms + 130, 0), Timing(clock.ms + 86_400_000, 9)
     requests.take()

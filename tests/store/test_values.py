@@ -106,9 +106,7 @@ def test_large_values_come_back_exactly_however_they_compress(store: Store, owne
 
 @ON_MEMORY
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")]])
-def test_a_value_that_is_not_json_is_refused_before_any_write(
-    store: Store, owner: str, begin: Begin, value: Json
-) -> None:
+def test_a_value_that_is_no_json_is_refused_before_a_write(store: Store, owner: str, begin: Begin, value: Json) -> None:
     task = begin()
     with pytest.raises(StoreError, match="variable"):
         store.write(task, Batch(variables={"variable": value}))

@@ -71,9 +71,7 @@ def jobs(background: MakeBackground, work: Work, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("tool", ["steps", "waits"], ids=["a def at its next Context call", "an async def at once"])
-def test_a_cancellation_reaches_a_tool_that_another_container_runs(
-    jobs: Background, work: Work, tool: str, era: Era
-) -> None:
+def test_a_cancellation_reaches_a_tool_in_another_container(jobs: Background, work: Work, tool: str, era: Era) -> None:
     task = jobs.begin(tool, era=era)
     with ThreadPoolExecutor(1) as worker:
         outcome = worker.submit(jobs.work)

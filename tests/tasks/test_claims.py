@@ -82,10 +82,7 @@ def test_a_late_run_is_superseded_if_another_run_holds_its_task(
 
 
 @pytest.mark.parametrize("paused_before", [False, True])
-def test_a_killed_run_is_interrupted_after_its_claim_has_ended_and_can_be_resumed(
-    script: Script,
-    paused_before: bool,
-) -> None:
+def test_a_killed_run_is_interrupted_after_its_claim_and_can_be_resumed(script: Script, paused_before: bool) -> None:
     with connect(three_steps(script)) as client:
         script.errors = {"one": "no"} if paused_before else {}
         if paused_before:
@@ -121,9 +118,7 @@ def test_a_task_is_not_interrupted_any_more_after_calls_have_completed_its_steps
         assert "_workflow.pause_reason" not in client.task(task.task_id).variables
 
 
-def test_a_continuation_is_recorded_while_a_run_holds_the_task(
-    script: Script, make_client: MakeClient, table: Table
-) -> None:
+def test_a_continuation_is_recorded_during_a_run(script: Script, make_client: MakeClient, table: Table) -> None:
     answers = list[Answer]()
     client = make_client(three_steps(script))
     script.meanwhile["one"] = lambda: answers.append(client.call_tool("two", task=task_in(table)))

@@ -127,9 +127,7 @@ def test_requests_that_show_no_values_read_none(client: Client, requests: Reques
     requests.take()
 
 
-def test_a_tool_reads_a_large_variable_once_and_deletes_it_without_reading_it(
-    client: Client, requests: Requests
-) -> None:
+def test_a_tool_reads_a_large_variable_once_and_deletes_it_unread(client: Client, requests: Requests) -> None:
     task = paused_task(client)
     client.call_tool("keep", task=task)
     requests.take()

@@ -381,9 +381,7 @@ def test_another_workflows_task_is_shown_by_its_own_tool(baton: Connect) -> None
         ({"task_action": "complete", "task_id": "T", "task_result": "x"}, "task_result must be an object"),
     ],
 )
-def test_invalid_arguments_of_an_action_are_refused_with_a_text(
-    baton: Connect, arguments: dict[str, Any], text: str
-) -> None:
+def test_invalid_arguments_of_an_action_are_refused(baton: Connect, arguments: dict[str, Any], text: str) -> None:
     result = baton(orders_server()).call_workflow("refund_order", arguments)
 
     assert (result.is_error, result.structured) == (True, None)
@@ -502,9 +500,7 @@ def test_many_failed_steps_fit_into_a_board_and_a_list(baton: Connect) -> None:
     assert "(toolError) at step" in listed.text
 
 
-def test_show_is_one_read_even_if_values_are_stored_outside_the_item(
-    make_client: MakeClient, requests: Requests
-) -> None:
+def test_show_is_one_read_even_if_values_are_outside_the_item(make_client: MakeClient, requests: Requests) -> None:
     client = make_client(large_server())
     task = client.get_prompt("flow").task_id
     requests.take()

@@ -122,9 +122,7 @@ def test_scopes_with_any_characters_are_the_same_in_the_worker(jobs: Background)
     assert refund_answer.error["message"] == "Unknown tool: refund"
 
 
-def test_a_tool_that_now_requires_more_scopes_than_the_request_had_is_not_run(
-    jobs: Background, background: MakeBackground
-) -> None:
+def test_a_tool_that_now_requires_more_scopes_is_not_run(jobs: Background, background: MakeBackground) -> None:
     task = send(jobs, "refund", "alice", "orders:write").result["taskId"]
     new_server = Server("identity")
     calls: list[str] = []

@@ -126,9 +126,7 @@ def test_a_function_may_also_ask_after_its_task_has_started(jobs: Background) ->
     assert result_of(jobs, task)["structuredContent"] == {"result": ["Kim", "Pat"]}
 
 
-def test_in_the_2025_era_the_question_is_on_the_calls_stream_which_ends_with_the_task(
-    jobs: Background, submit: Submit
-) -> None:
+def test_in_2025_the_question_is_on_the_calls_stream_which_ends_with_the_task(jobs: Background, submit: Submit) -> None:
     sink = Sink()
     params = {"name": "pack_later", "arguments": {}, "task": {"ttl": 60_000}}
     request = submit(sink, lambda: jobs.client("2025").request("tools/call", params))

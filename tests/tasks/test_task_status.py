@@ -71,9 +71,7 @@ def test_a_burst_of_reports_is_one_write_and_the_last_report_is_written_with_the
     assert jobs.client(era).task("get", task).result["statusMessage"] == "100/100: counting"
 
 
-def test_a_report_is_written_while_the_tool_runs_and_renews_the_claim(
-    jobs: Background, reports: Reports, table: Table
-) -> None:
+def test_a_report_is_written_at_once_and_renews_the_claim(jobs: Background, reports: Reports, table: Table) -> None:
     task, claim_ends = jobs.begin("count", {"total": 3}), list[int]()
 
     def claimed_until() -> int:
@@ -139,9 +137,7 @@ def result(jobs: Background, task: str, **client: Any) -> Answer:
     return jobs.client("2025", **client).task("result", task)
 
 
-def test_tasks_result_polls_the_status_until_a_worker_is_done_and_then_reads_the_task(
-    jobs: Background, requests: Requests
-) -> None:
+def test_tasks_result_polls_the_status_and_reads_the_task_when_it_is_over(jobs: Background, requests: Requests) -> None:
     task = jobs.begin("count", era="2025")
     jobs.time.meanwhile = [lambda: None, lambda: None, lambda: (requests.take(), jobs.work(), requests.take())]
     assert result(jobs, task).result["structuredContent"] == {"result": "counted"}

@@ -78,9 +78,7 @@ def test_tasks_result_of_a_paused_workflow_is_refused_at_once_with_its_progress(
     assert answer.error["data"] == {"status": "working", "progress": client.variables(task)["_workflow.progress"]}
 
 
-def test_tasks_cancel_cancels_and_returns_the_task_in_2025_and_nothing_in_2026(
-    make_client: MakeClient, era: Era
-) -> None:
+def test_tasks_cancel_returns_the_task_in_2025_and_nothing_in_2026(make_client: MakeClient, era: Era) -> None:
     client, task = begin(make_client, era)
     answer = client.task("cancel", task)
     if era == "2025":
@@ -104,9 +102,7 @@ def test_tasks_cancel_with_a_result_completes_the_task_with_it(make_client: Make
 
 
 @pytest.mark.parametrize("result", [None, "done", 5, [], True])
-def test_a_result_that_is_not_an_object_is_refused(
-    make_client: MakeClient, era: Era, table: Table, result: Any
-) -> None:
+def test_a_result_that_is_no_object_is_refused(make_client: MakeClient, era: Era, table: Table, result: Any) -> None:
     client, task = begin(make_client, era)
     assert client.task("cancel", task, result=result).refusal == (200 if era == "2025" else 400, -32602)
     assert table.statuses == ["working"]
@@ -159,9 +155,7 @@ def test_an_invalid_cursor_is_refused(make_client: MakeClient, cursor: Any) -> N
     assert make_client(flow_server()).request("tasks/list", {"cursor": cursor}).refusal == (200, -32602)
 
 
-def test_tasks_update_acknowledges_an_object_of_responses_and_changes_nothing(
-    make_client: MakeClient, table: Table
-) -> None:
+def test_tasks_update_accepts_an_object_of_responses_and_changes_nothing(make_client: MakeClient, table: Table) -> None:
     client, task = begin(make_client, "2026")
     item_before = table.item(task)
     answer = client.task("update", task, inputResponses={"unknown": {"action": "accept"}})
@@ -179,9 +173,7 @@ def test_a_method_of_the_other_era_is_unknown(make_client: MakeClient, era: Era,
     assert client.request(method, {"taskId": task}).refusal == (status, -32601)
 
 
-def test_unknown_expired_and_foreign_tasks_have_the_same_answer(
-    make_client: MakeClient, era: Era, table: Table
-) -> None:
+def test_unknown_expired_and_foreign_tasks_have_one_answer(make_client: MakeClient, era: Era, table: Table) -> None:
     client, expired_task = begin(make_client, era)
     foreign_task = client.as_owner("bob").get_prompt("paused").task_id
     table.expire(expired_task)

@@ -145,9 +145,7 @@ def test_unknown_paths_are_404_except_with_iam_where_they_look_like_unsigned_cal
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_metadata_is_public_and_exists_only_with_an_authorization_server(
-    modes: Mapping[str, Stack], mode: str
-) -> None:
+def test_the_metadata_is_public_and_needs_an_authorization_server(modes: Mapping[str, Stack], mode: str) -> None:
     for path in METADATA_PATHS:
         method = body(modes[mode])["paths"][path]["get"]
         [template] = method["x-amazon-apigateway-integration"]["requestTemplates"].values()
@@ -171,9 +169,7 @@ def test_the_metadata_names_the_endpoint_at_the_called_address(
     ("mode", "issuer"),
     [("JWT", "https://issuer.example.com/"), ("COGNITO", "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_Ab1")],
 )
-def test_the_metadata_names_the_issuer_the_scopes_and_the_public_url(
-    stack: MakeStack, mode: str, issuer: str, path: str
-) -> None:
+def test_the_metadata_has_issuer_scopes_and_public_url(stack: MakeStack, mode: str, issuer: str, path: str) -> None:
     variant = stack(**MODES[mode], RequiredScopes="read,write", PublicUrl="https://mcp.example.com/team")
 
     assert metadata(variant, f"/v1{path}", path) == {

@@ -55,9 +55,7 @@ def test_each_route_requires_the_endpoints_credentials_or_none_at_all(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_links_and_the_console_exist_only_if_they_are_turned_on(
-    stack: MakeStack, modes: Mapping[str, Stack], mode: str
-) -> None:
+def test_links_and_the_console_must_be_turned_on(stack: MakeStack, modes: Mapping[str, Stack], mode: str) -> None:
     variant = stack(**MODES[mode], **SWITCHES)
 
     assert body(modes[mode])["paths"][LINK] == body(modes[mode])["paths"]["/console"] == {}
@@ -67,9 +65,7 @@ def test_links_and_the_console_exist_only_if_they_are_turned_on(
     assert variant.outputs["ConsoleUrl"].endswith("/v1/console")
 
 
-def test_the_endpoint_streams_for_longer_than_the_function_runs_and_the_routes_have_its_integration(
-    stack: MakeStack,
-) -> None:
+def test_the_endpoint_streams_for_longer_than_the_function_and_routes_have_its_integration(stack: MakeStack) -> None:
     variant = stack(**SWITCHES)
     paths = body(variant)["paths"]
     endpoint = paths["/mcp"]["get"][INTEGRATION]

@@ -234,9 +234,7 @@ def test_an_unknown_operation_is_refused(orders: Server) -> None:
         ("UpdateItem", ["completed"] * 3, ["fetch_order", "refund", "send_mail"]),
     ],
 )
-def test_a_killed_run_keeps_the_effects_before_the_kill(
-    client: Client, after: str, steps: list[str], calls: list[str]
-) -> None:
+def test_a_killed_run_keeps_earlier_effects(client: Client, after: str, steps: list[str], calls: list[str]) -> None:
     client.tool_returns("refund", {"refund_id": "R-1", "amount": 30.0})
     with client.killed_after(after) as kill:
         client.get_prompt("refund_order", ORDER)

@@ -116,9 +116,7 @@ def test_each_common_level_has_its_own_method() -> None:
     [("loud", "x", None), ("info", object(), None), ("info", math.nan, None), ("info", "x", 1j)],
 )
 @pytest.mark.parametrize("requested_level", ["debug", "emergency"])
-def test_a_log_message_that_cannot_be_sent_raises_in_the_tool(
-    level: str, message: Any, logger: Any, requested_level: str
-) -> None:
+def test_a_log_message_that_cannot_be_sent_raises(level: str, message: Any, logger: Any, requested_level: str) -> None:
     recording = RecordedContext(level=requested_level)
 
     if logger is None or requested_level == "debug":

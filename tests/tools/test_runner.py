@@ -95,9 +95,7 @@ class Quiet(Exception): ...
     ],
     ids=repr,
 )
-def test_an_exception_of_a_tool_is_a_failure_with_a_text_for_the_client(
-    error: BaseException, reported: str | None
-) -> None:
+def test_an_exception_of_a_tool_is_a_failure_with_a_text(error: BaseException, reported: str | None) -> None:
     async def later() -> None:
         raise error
 

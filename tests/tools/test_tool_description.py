@@ -57,9 +57,7 @@ def test_the_count_always_fits(length: int) -> None:
 
 
 @given(st.text(max_size=1_000), st.text(max_size=400), st.lists(st.text(min_size=1, max_size=300), max_size=30))
-def test_a_description_is_at_most_600_characters_and_ends_with_how_to_continue(
-    goal: str, summary: str, names: list[str]
-) -> None:
+def test_a_description_is_short_and_ends_with_how_to_continue(goal: str, summary: str, names: list[str]) -> None:
     description = describe_workflow(workflow(goal, [ToolStep(name, tool="work") for name in names]), lambda _: summary)
     assert len(description) <= MAX_DESCRIPTION_CHARS
     assert description.endswith("to let the server continue.")

@@ -160,9 +160,7 @@ def test_an_event_gives_its_documented_outcome(name: str, lambda_handler: Handle
 @needs_the_starter
 @pytest.mark.parametrize("function", [SERVER.parent])
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("*.json")))
-def test_an_event_that_does_not_need_the_sample_succeeds_in_the_default_deployment(
-    name: str, lambda_handler: Handler
-) -> None:
+def test_an_event_without_the_sample_succeeds_in_the_default_deployment(name: str, lambda_handler: Handler) -> None:
     text = PATHS[name].read_text()
     needs_task = "TASK_ID" in text or name == "tasks-list"
     task_id = value_at(run(lambda_handler, STARTER_EVENT), "result/_meta/task_id") if needs_task else ""

@@ -212,9 +212,7 @@ def test_a_value_that_is_not_a_condition_is_refused() -> None:
         ("notify_nobody", {}, ["none 0"]),
     ],
 )
-def test_an_argument_that_is_null_counts_as_left_out(
-    workflow: str, arguments: dict[str, Any], mails: list[str]
-) -> None:
+def test_a_null_argument_counts_as_left_out(workflow: str, arguments: dict[str, Any], mails: list[str]) -> None:
     sent: list[str] = []
     server = shop(sent)
     send_mail = server.tools["send_mail"].function

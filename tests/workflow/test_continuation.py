@@ -199,9 +199,7 @@ def test_a_task_that_is_deleted_during_a_call_is_unknown(make_client: MakeClient
     assert table.items == [] or table.item(task)["version"] == {"N": "2"}
 
 
-def test_missing_foreign_and_expired_tasks_give_the_same_result(
-    make_client: MakeClient, era: Era, table: Table
-) -> None:
+def test_missing_foreign_and_expired_tasks_give_one_result(make_client: MakeClient, era: Era, table: Table) -> None:
     client = make_client(letters_server(), era=era)
     expired_task = client.get_prompt("flow").task_id
     foreign_task = client.as_owner("bob").get_prompt("flow").task_id

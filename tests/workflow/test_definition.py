@@ -54,9 +54,7 @@ def test_later_changes_of_its_parts_do_not_change_a_definition() -> None:
         ({"steps": [FETCH], "arguments": "order"}, r"Argument\('order'\), in a list: arguments=\["),
     ],
 )
-def test_members_of_another_type_are_refused_with_the_other_errors_of_the_server(
-    options: dict[str, Any], problem: str
-) -> None:
+def test_members_of_another_type_are_refused_with_the_other_errors(options: dict[str, Any], problem: str) -> None:
     billing, shop = Server("billing"), Server("shop")
     billing.add_workflow(Workflow(name="refund", description="refund", **options))
     shop.include(billing, prefix="billing_")

@@ -80,9 +80,7 @@ def called_tools(client: Client) -> set[str]:
     return {tool for tool in TOOLS if client.calls(tool)}
 
 
-def test_a_changed_definition_is_resumed_with_two_writes(
-    make_client: MakeClient, table: Table, requests: Requests
-) -> None:
+def test_changed_definitions_resume_with_two_writes(make_client: MakeClient, table: Table, requests: Requests) -> None:
     old_answer = make_client(version(FETCH, BROKEN_REFUND, NOTIFY)).get_prompt("refund_order", ORDER)
     task, item = old_answer.task_id, table.item(old_answer.task_id)
     requests.take()
@@ -220,9 +218,7 @@ def test_a_late_run_does_not_restore_the_old_definition(baton: Connect) -> None:
     ],
     ids=["question", "time", "callback", "resource", "list"],
 )
-def test_a_task_is_shown_although_its_open_step_is_of_another_kind_now(
-    old_client: Client, task: str, step: Step
-) -> None:
+def test_a_task_is_shown_although_its_open_step_has_another_kind(old_client: Client, task: str, step: Step) -> None:
     server = version(FETCH, step, NOTIFY)
     server.resource("docs://policy", name="policy")(lambda: "Refund within 30 days.")
     client = old_client.deployed(server)

@@ -124,9 +124,7 @@ def test_a_task_that_may_not_exist_is_not_treated_as_deleted(unsure: bool, expec
 
 @pytest.mark.parametrize("check", [Lease.begin, Lease.is_safe], ids=["a step", "another attempt"])
 @pytest.mark.parametrize(("takes_ms", "wait_s"), [(39_000, 15.0), (41_000, math.inf)])
-def test_no_tool_begins_after_a_late_renewal_response(
-    check: Callable[[Lease], object], takes_ms: int, wait_s: float
-) -> None:
+def test_no_tool_begins_after_a_late_renewal(check: Callable[[Lease], object], takes_ms: int, wait_s: float) -> None:
     store, lease = new_lease()
     store.ms, store.takes_ms = 14_000, 1_000
     assert check(lease)

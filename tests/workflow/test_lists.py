@@ -240,9 +240,7 @@ def continue_element(client: E2EClient, table: Table, to: str) -> str:
     return task
 
 
-def test_a_continuation_during_the_run_is_kept_and_its_element_is_not_called_again(
-    make_client: MakeClient, table: Table
-) -> None:
+def test_a_continuation_during_the_run_is_kept_and_not_called_again(make_client: MakeClient, table: Table) -> None:
     sites = Sites(checkpoint=True)
     client = make_client(sites.server)
     sites.during_call["b"] = lambda: continue_element(client, table, "c")

@@ -127,9 +127,7 @@ def assert_masked(answer: Answer, log: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["raises", "raises_later", "checks", "declares", "dumps"])
-def test_an_exception_in_a_tool_is_hidden_from_clients(
-    make_client: MakeClient, caplog: pytest.LogCaptureFixture, tool: str
-) -> None:
+def test_an_exception_in_a_tool_is_hidden(make_client: MakeClient, caplog: pytest.LogCaptureFixture, tool: str) -> None:
     arguments = {"amount": 1} if tool == "checks" else {}
     answer = make_client(broken_server()).call_tool(tool, arguments)
     assert answer.result["isError"] is True

@@ -93,9 +93,7 @@ def test_a_call_that_names_no_step_follows_the_rules(
 
 
 @pytest.mark.parametrize(("steps", "rule"), [(steps, name[0]) for name, (steps, _) in RULES.items()], ids=RULES)
-def test_only_equal_arguments_make_it_certain_which_step_is_meant(
-    steps: Sequence[tuple[Step, StepStatus]], rule: str
-) -> None:
+def test_only_equal_arguments_make_the_step_certain(steps: Sequence[tuple[Step, StepStatus]], rule: str) -> None:
     assert is_certain(plan(steps), ANN) is (rule in "12")
 
 

@@ -35,9 +35,7 @@ def broken_server(*, retryable: bool = False) -> Server:
     return server
 
 
-def test_after_a_masked_error_the_reply_names_the_error_id_and_does_not_suggest_the_call(
-    baton: Connect, era: Era
-) -> None:
+def test_after_a_masked_error_the_reply_names_its_id_and_does_not_suggest_the_call(baton: Connect, era: Era) -> None:
     client = baton(broken_server(), era=era)
     run = client.call_workflow("pay", {"order_id": "A-17"})
     error_id = run.pause.error_id

@@ -292,9 +292,7 @@ def test_a_start_that_has_no_task_yet_is_waited_for_until_its_lease_ends(client:
     assert client.calls("charge") == []
 
 
-def test_a_call_that_stood_still_after_it_found_no_task_looks_again(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_stalls_after_it_found_no_task_looks_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     with client.killed_after("charge"):
         call(client, order="A")
     get = DynamoDBStore.get

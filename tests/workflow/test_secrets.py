@@ -133,9 +133,7 @@ def test_a_resume_needs_the_secret_again(make_client: MakeClient, table: Table) 
     assert_not_stored(table)
 
 
-def test_an_optional_secret_must_be_given_again_only_if_it_was_given(
-    make_client: MakeClient,
-) -> None:
+def test_an_optional_secret_must_be_given_again_only_if_it_was_given(make_client: MakeClient) -> None:
     arguments = [Argument("account", required=True), Argument("pin", secret=True)]
     client = make_client(secret_server([], arguments=arguments))
     task_with_pin, task_without_pin = (
@@ -195,9 +193,7 @@ def test_errors_that_quote_the_secret_are_stored_and_shown_without_it(make_clien
     assert_not_stored(table)
 
 
-def test_a_continuations_error_that_quotes_the_secret_is_stored_without_it(
-    make_client: MakeClient, table: Table
-) -> None:
+def test_a_continuations_error_that_quotes_a_secret_is_stored_without(make_client: MakeClient, table: Table) -> None:
     errors: list[str] = []
     client = make_client(secret_server([], errors))
     task = client.get_prompt("flow", ARGUMENTS).task_id
@@ -228,9 +224,7 @@ def test_a_secret_that_does_not_convert_is_not_quoted(make_client: MakeClient) -
         (Fetch("s", resources=["docs://x"]), [Argument("pin", secret=True, default="1234")], "no default"),
     ],
 )
-def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(
-    step: Step, arguments: list[Argument], message: str
-) -> None:
+def test_secrets_in_a_uri_or_with_a_default_are_refused(step: Step, arguments: list[Argument], message: str) -> None:
     server = Server("s")
     server.add_workflow(Workflow(name="flow", description="d", arguments=arguments, steps=[step]))
 
@@ -388,9 +382,7 @@ def test_arguments_that_contain_a_secret_are_hidden() -> None:
         ({"to": "hunter2"}, "no hunter2", "no hunter2"),
     ],
 )
-def test_the_values_that_a_call_has_in_place_of_secrets_are_hidden(
-    call: dict[str, Json], text: str, shown: str
-) -> None:
+def test_the_values_that_a_call_has_for_secrets_are_hidden(call: dict[str, Json], text: str, shown: str) -> None:
     sources: dict[str, Source] = {
         "pin": prompt_arg("pin"),
         "again": prompt_arg("pin"),

@@ -157,9 +157,7 @@ def suspended(client: Client) -> tuple[str, list[Any]]:
 
 
 @pytest.mark.parametrize("first", ["decision", "callback"])
-def test_any_event_wakes_both_calls_that_wait_with_one_task(
-    client: Client, suspended: tuple[str, list[Any]], first: str
-) -> None:
+def test_any_event_wakes_both_calls_of_one_task(client: Client, suspended: tuple[str, list[Any]], first: str) -> None:
     task_id, calls = suspended
     ada = client.as_owner("ada", scopes=["people"])
     events: dict[str, Callable[[], object]] = {

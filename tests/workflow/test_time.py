@@ -265,9 +265,7 @@ def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
     assert cancelled.wait(BOUND_S)
 
 
-def test_a_tool_with_ten_abandoned_threads_is_not_called_again(
-    make_client: MakeClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_tool_with_ten_lost_threads_is_not_called(make_client: MakeClient, caplog: pytest.LogCaptureFixture) -> None:
     server, clock, starts, release_all, ends = Server("s"), Clock(), Semaphore(0), Event(), Semaphore(0)
 
     @server.tool
@@ -351,9 +349,7 @@ def test_an_async_tool_does_not_start_while_another_one_blocks_the_loop(
     assert not tools.started.is_set()
 
 
-def test_a_started_async_tool_times_out_if_another_one_blocks_the_loop(
-    make_client: MakeClient,
-) -> None:
+def test_a_started_async_tool_times_out_if_another_one_blocks_the_loop(make_client: MakeClient) -> None:
     tools = Blocking()
     blocking_client, client = make_client(tools.server), make_client(tools.server, remaining_ms=tools.remaining_ms)
     with ThreadPoolExecutor(2) as pool:
@@ -467,9 +463,7 @@ def test_a_step_whose_call_did_not_start_in_time_stays_pending_and_a_resume_make
     slow.release.set()
 
 
-def test_a_workflow_in_the_background_makes_a_call_that_did_not_start_in_time_in_its_next_invocation(
-    table: Table,
-) -> None:
+def test_a_workflow_in_the_background_makes_a_call_that_did_not_start_in_time_later(table: Table) -> None:
     slow = SlowDependency()
     slow.add(work_step("a"), work_step("slow"), background=True)
     jobs = Background(slow.server, table)

@@ -80,9 +80,7 @@ def test_a_text_that_only_looks_like_a_placeholder_is_given_to_the_tool(server: 
         ("answer", "text", "<prompt arg branch>"),
     ],
 )
-def test_a_placeholder_in_a_call_of_the_workflow_itself_is_refused(
-    kind: str, name: str, placeholder: str, called_as: str
-) -> None:
+def test_a_placeholder_in_a_workflows_call_is_refused(kind: str, name: str, placeholder: str, called_as: str) -> None:
     server = Server("ci")
 
     @server.tool

@@ -98,9 +98,7 @@ def test_a_result_that_a_client_supplies_is_stored_unchanged(make_client: MakeCl
     assert are_equal(client.in_era("2026").task("get", task).result["result"], {"values": EXACT})
 
 
-def test_the_reply_and_the_log_name_a_value_that_is_too_large(
-    make_client: MakeClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_reply_and_log_name_a_too_large_value(make_client: MakeClient, caplog: pytest.LogCaptureFixture) -> None:
     big = "x" * 6_000_001
     client = make_client(returning("small", big))
     answer = client.get_prompt("flow")
@@ -116,9 +114,7 @@ def test_the_reply_and_the_log_name_a_value_that_is_too_large(
     assert [step["status"] for step in variables["_workflow.progress"]["steps"]] == ["completed"] * 3
 
 
-def test_a_call_with_a_result_that_is_too_large_is_recorded_and_blocks_later_steps(
-    make_client: MakeClient,
-) -> None:
+def test_a_call_with_a_result_that_is_too_large_is_recorded_and_blocks_later_steps(make_client: MakeClient) -> None:
     big = "x" * 6_000_001
     client = make_client(returning(big), remaining_ms=(clock := Clock()))
     task = begin(client, clock)

@@ -91,9 +91,7 @@ def test_arguments_are_compared_as_the_tool_receives_them(make_client: MakeClien
     assert post.server.tools["mail"].canonical({"to": "ann", "copies": "1", "cc": None}) == {"to": "ann"}
 
 
-def test_attempts_resumes_and_matching_calls_have_the_steps_key(
-    make_client: MakeClient,
-) -> None:
+def test_attempts_resumes_and_matching_calls_have_the_steps_key(make_client: MakeClient) -> None:
     post, clock = Post(), Clock()
     client = make_client(post.server, remaining_ms=clock)
     post.failures = 7

@@ -203,9 +203,7 @@ NO_TASK = "There is no such task"
         ({"task_id": "<task_id>"}, NO_TASK),
     ],
 )
-def test_a_call_that_cannot_run_is_an_error_that_names_the_correction(
-    baton: Connect, arguments: dict[str, Any], text: str
-) -> None:
+def test_a_call_that_cannot_run_names_the_correction(baton: Connect, arguments: dict[str, Any], text: str) -> None:
     client = baton(orders_server())
     run = client.call_workflow("refund_order", arguments)
     assert (run.is_error, run.structured, len(run.messages)) == (True, None, 1)
@@ -356,9 +354,7 @@ def slow_client(make_client: MakeClient, **options: Any) -> handler_client.Clien
     return make_client(server, clock=lambda: clock[0], remaining_ms=lambda: 900_000)
 
 
-def test_a_call_pauses_after_the_reply_budget(
-    make_client: MakeClient,
-) -> None:
+def test_a_call_pauses_after_the_reply_budget(make_client: MakeClient) -> None:
     client = slow_client(make_client)
     for meta in ({}, {"progressToken": "p"}):
         answer = client.call_tool("flow", meta=meta)

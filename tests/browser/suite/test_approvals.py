@@ -132,9 +132,7 @@ def test_a_new_approval_appears_but_not_while_one_is_decided(
     assert current_record(console_of_kim, approval)["state"] == "waiting"
 
 
-def test_an_approval_that_was_decided_elsewhere_says_so_and_leaves_the_list(
-    console_of_kim: Console, approval: JsonDict
-) -> None:
+def test_an_approval_decided_elsewhere_says_so_and_leaves_the_list(console_of_kim: Console, approval: JsonDict) -> None:
     page = console_of_kim.page
     console_of_kim.open_approvals()
     card(console_of_kim, approval).get_by_role("button", name="Approve…").click()
@@ -253,9 +251,7 @@ def test_a_paused_task_waits_for_a_person_and_continues_after_the_approval(
     page.close()
 
 
-def test_a_denied_task_shows_the_reason_and_is_not_continued(
-    browser: Browser, wire_of_ada: Wire, console_of_kim: Console
-) -> None:
+def test_a_denied_task_shows_the_reason_and_stops(browser: Browser, wire_of_ada: Wire, console_of_kim: Console) -> None:
     console, page = open_paused_task(browser, wire_of_ada, "Sasha")
     decide(console_of_kim.wire, "Sasha", "deny", reason="Unknown payee")
     page.get_by_role("button", name="Let the server continue").click()
@@ -275,9 +271,7 @@ def test_a_denied_task_shows_the_reason_and_is_not_continued(
     page.close()
 
 
-def test_a_call_by_hand_that_needs_an_approval_says_so(
-    browser: Browser, wire_of_ada: Wire, console_of_kim: Console
-) -> None:
+def test_a_call_that_needs_an_approval_says_so(browser: Browser, wire_of_ada: Wire, console_of_kim: Console) -> None:
     console, page = open_paused_task(browser, wire_of_ada, "Toni")
     page.get_by_text("Make this call by hand").click()
     page.locator(".steps form").get_by_label("amount").fill("9")

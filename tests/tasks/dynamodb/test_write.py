@@ -70,9 +70,7 @@ def test_the_bound_of_a_head_depends_only_on_its_steps_and_its_names(steps: int,
         "a pause reason",
     ],
 )
-def test_small_values_leave_the_head_together_if_later_writes_would_be_charged_for_many(
-    batch: Batch, stays: bool
-) -> None:
+def test_small_values_leave_the_head_together_if_later_writes_would_pay_for_many(batch: Batch, stays: bool) -> None:
     item, table = task_item(kept="k" * 1000), FakeTable()
     write = write_of(item, batch)
     assert write.fits is stays

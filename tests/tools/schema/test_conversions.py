@@ -127,9 +127,7 @@ def test_baton_converts_as_pydantic_and_msgspec_do(kind: Any, value: Any, expect
 
 
 @pytest.mark.parametrize(("kind", "value", "expected", "by_msgspec"), BY_PYDANTIC)
-def test_baton_leaves_what_msgspec_does_otherwise_to_pydantic(
-    kind: Any, value: Any, expected: Any, by_msgspec: Any
-) -> None:
+def test_baton_leaves_what_msgspec_does_else_to_pydantic(kind: Any, value: Any, expected: Any, by_msgspec: Any) -> None:
     by_msgspec = expected if by_msgspec is SAME else by_msgspec
     results = [
         outcome(lambda: TypeAdapter(kind).validate_python(value)),
