@@ -36,6 +36,7 @@ from mcp_baton.testing.results import Run
 from mcp_baton.testing.store import TABLE
 from mcp_baton.workflow.step_functions import StepOptions
 from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.tool_step import CallOptions
 from tests.support.client import Era
 
 GO: Final = {"go": "yes"}
@@ -320,8 +321,9 @@ PARTS: Final = frozenset({"self", "name", "arguments", "tool", "each", "question
 
 def options_of(kind: Kind) -> list[str]:
     parameters = inspect.signature(type(kind.make()).__init__).parameters.values()
-    is_required = inspect.Parameter.empty
-    return [entry.name for entry in parameters if entry.name not in PARTS and entry.default is not is_required]
+    names = [entry.name for entry in parameters if entry.default is not entry.empty]
+    names += [name for entry in parameters if entry.kind is entry.VAR_KEYWORD for name in CallOptions.__annotations__]
+    return [name for name in names if name not in PARTS]
 
 
 def test_each_option_of_each_kind_makes_another_step() -> None:

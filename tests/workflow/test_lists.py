@@ -290,6 +290,7 @@ def test_concurrent_continuations_by_element_lose_nothing(make_client: MakeClien
     [
         ({"each": step_output("find"), "parallel": 0}, "parallel=0 is not possible; give a whole number from 1 to 100"),
         ({"each": step_output("count")}, "each=count is number, and not a list; give it a list"),
+        ({"each": step_output("find"), "resources": ["docs://a"]}, "the step has a tool and no resources"),
         ({"each": item()}, "item() is the current element of a list, for the arguments of a step with each=…"),
         ({"arguments": {"to": item()}}, "item() is the current element of a list"),
         ({"each": step_output("people"), "arguments": {"to": item("mail")}}, "has no '0.mail'"),

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Concatenate, Literal, TypedDict, Unpack, overload
+from typing import Any, Concatenate, Literal, Unpack, overload
 
 from mcp_baton.hints import closest, did_you_mean
-from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.context import Context
 from mcp_baton.tools.labels import name_of
 from mcp_baton.tools.schema.signature import read_signature
@@ -14,34 +13,19 @@ from mcp_baton.workflow.reference import Reference
 from mcp_baton.workflow.steps.fetch import Fetch
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.question import Question
-from mcp_baton.workflow.steps.retry import Retry
-from mcp_baton.workflow.steps.tool_step import ToolStep
+from mcp_baton.workflow.steps.tool_step import CallOptions, ToolStep
 from mcp_baton.workflow.steps.wait import Callback, Wait
 
 
-class StepOptions(TypedDict, total=False):
+class StepOptions(CallOptions, total=False):
     """The options of `step`, besides its name: see `ToolStep` and `ListStep`."""
 
-    guidance: str
-    """What a model should bear in mind when it makes this call itself; `{arg}` is replaced."""
     resources: Sequence[str]
     """URIs to fetch before the tool is called."""
     template_bindings: Mapping[str, Any]
     """Values or references for the `{name}`s in `resources`."""
-    retryable: bool
-    """Whether the same call may succeed if it is made again."""
-    checkpoint: bool
-    """Whether the state is written right after this step."""
-    retry: Retry
-    """How often the tool is called again within a run."""
-    when: object
-    """The step runs only if this condition holds: `order.total > 100`, `exists(x) & not_(y)`."""
     parallel: int
     """How many calls of a step with `each` run at the same time."""
-    approval: Approval
-    """A person must approve the call, if the tool has no approval itself."""
-    after: Sequence[object]
-    """Earlier steps, by name or by reference, that must be settled before this step starts."""
 
 
 @overload

@@ -1,14 +1,13 @@
 """A step that calls a tool for each element of a list (docs/workflows.md, Lists)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Unpack, cast
 
 from msgspec import Struct, field, structs
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import TRIED_PREFIX, timestamp
-from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Succeeded
 from mcp_baton.workflow.list_elements import ListElements, failed_items
 from mcp_baton.workflow.pause import (
@@ -26,9 +25,8 @@ from mcp_baton.workflow.sources import Constant, Item, Source, StepOutput, as_so
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.context import StepContext, width_fault
 from mcp_baton.workflow.steps.open_run import OpenRun
-from mcp_baton.workflow.steps.retry import Retry
 from mcp_baton.workflow.steps.step import Step, source_from
-from mcp_baton.workflow.steps.tool_step import ToolStep
+from mcp_baton.workflow.steps.tool_step import CallOptions, ToolStep
 
 
 class ListStep(ToolStep):
@@ -54,31 +52,15 @@ class ListStep(ToolStep):
         parallel: int = 1,
         tool: str | Callable[..., object] = "",
         binding: str | None = None,
-        guidance: str | None = None,
-        retryable: bool = False,
-        checkpoint: bool = False,
-        retry: Retry | None = None,
-        when: object = None,
-        after: Sequence[Any] = (),
-        approval: Approval | None = None,
+        **options: Unpack[CallOptions],
     ) -> None:
-        super().__init__(
-            name,
-            arguments,
-            tool=tool,
-            binding=binding,
-            guidance=guidance,
-            retryable=retryable,
-            checkpoint=checkpoint,
-            retry=retry,
-            when=when,
-            after=after,
-            approval=approval,
-        )
+        super().__init__(name, arguments, tool=tool, binding=binding, **options)
         self.__dict__.update(each=as_source(source_from(each)), parallel=parallel)
 
     def own_faults(self, context: StepContext) -> Iterator[str]:
         each = self.each
+        if self.resources or self.template_bindings:
+            yield "each=… calls a tool for each element, so the step has a tool and no resources; make two steps"
         if problem := width_fault(self.parallel):
             yield f"{problem}, to a step with each=…"
         if contains_argument(each, context.workflow.secrets):

@@ -1,7 +1,7 @@
 """A step that calls a tool (docs/workflows.md, Steps)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypedDict, TypeGuard
 
 from msgspec import structs
 
@@ -39,6 +39,25 @@ class ToolFunction(str):
         tool_function = cls(getattr(function, "__name__", None) or repr(function))
         tool_function.function = function
         return tool_function
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of every step that calls a tool, as keyword arguments: see `ToolStep`."""
+
+    guidance: str | None
+    """What a model should bear in mind when it makes this call itself; `{arg}` is replaced."""
+    retryable: bool
+    """Whether the same call may succeed if it is made again."""
+    checkpoint: bool
+    """Whether the state is written right after this step."""
+    retry: Retry | None
+    """How often the tool is called again within a run."""
+    when: object
+    """The step runs only if this condition holds: `order.total > 100`, `exists(x) & not_(y)`."""
+    approval: Approval | None
+    """A person must approve the call, if the tool has no approval itself."""
+    after: Sequence[Any]
+    """Earlier steps, by name or by reference, that must be settled before this step starts."""
 
 
 class ToolStep(Step):
