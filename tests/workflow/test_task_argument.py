@@ -5,7 +5,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from mcp_baton.tools.tool import declared_name, definition_with_task_id, free_name
+from mcp_baton.tools.tool import declared_name, definition_with_approval, definition_with_task_id, free_name
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 CLOSED = {**OBJECT, "additionalProperties": False}
@@ -63,6 +63,16 @@ def test_the_added_property_is_optional_text_and_comes_last() -> None:
     assert schema["required"] == ["id"]
     assert not is_valid({"id": "a", "baton_next": 5}, schema)
     assert not is_valid({"id": "a", "baton_next_": "x"}, schema)
+
+
+def test_a_map_stays_a_map() -> None:
+    """Clients that make types of schemas, such as FastMCP's, keep only the properties of an object with some."""
+    definition: Any = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": NUMBERS}
+    with_approval: Any = definition_with_approval(definition)
+    for schema in (published_schema(NUMBERS), with_approval["outputSchema"]):
+        assert "properties" not in schema
+        assert is_valid({"a": 1}, schema)
+        assert not is_valid({"a": 1.5}, schema)
 
 
 @pytest.mark.parametrize(("schema", "name"), [(NAMED, None), (TAKEN, "baton_next_"), (OPEN, "baton_next")])

@@ -22,7 +22,7 @@ from mcp_baton.exceptions import WrongResult
 from mcp_baton.protocol.json import MAX_LEVELS, to_json
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.outcomes import Mismatch
-from mcp_baton.tools.schema.schema import InvalidArguments
+from mcp_baton.tools.schema.schema import InvalidArguments, OutputSchema
 from mcp_baton.tools.tool import Tool
 
 
@@ -301,6 +301,14 @@ def test_a_value_of_another_type_is_refused(annotation: Any, return_value: objec
 )
 def test_any_value_becomes_json(value: object, json_value: Any) -> None:
     assert repr(to_json(value)) == repr(json_value)
+
+
+@pytest.mark.parametrize("returns", [object, Any, dict, dict[str, Any], list[Any]])
+def test_a_key_may_have_a_lone_surrogate(returns: Any) -> None:
+    value: Any = {"a": {"b\ud800": datetime.date(2026, 1, 2)}}
+    value = [value] if returns == list[Any] else value
+
+    assert OutputSchema("f", returns).value(value) == json.loads(json.dumps(value, default=str))
 
 
 def failing() -> Iterator[int]:

@@ -302,7 +302,7 @@ def definition_with_task_id(definition: JsonObject) -> JsonObject:
     result = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK_ID_SCHEMA)}
     schema: Any = definition.get("outputSchema")
     if schema is not None and (name := declared_name(schema)) is not None:
-        result["outputSchema"] = _with_property(schema, name, _next_property(schema))
+        result["outputSchema"] = _with_output(schema, name, _next_property(schema))
     return result
 
 
@@ -317,7 +317,7 @@ def definition_with_approval(definition: JsonObject) -> JsonObject:
     schema: Any = definition.get("outputSchema")
     if schema is None or not takes_approval(schema):
         return definition
-    extended_schema = _with_property(schema, APPROVAL, _APPROVAL_SCHEMA)
+    extended_schema = _with_output(schema, APPROVAL, _APPROVAL_SCHEMA)
     required = extended_schema.pop("required", [])
     if required:
         extended_schema["anyOf"] = [{"required": required}, {"required": [APPROVAL]}]
@@ -352,9 +352,23 @@ def free_name(structured_content: JsonObject, schema: Mapping[str, Any] | None) 
 
 def _next_property(schema: Mapping[str, Any]) -> dict[str, Json]:
     """Return the schema of the property. It has no type if the tool's own values may have a property of that name."""
-    if schema.get("additionalProperties", False) is False:
+    if schema.get("additionalProperties", False) is False or _is_map(schema):
         return {"description": _NEXT_DESCRIPTION, "type": "string"}
     return {"description": _NEXT_DESCRIPTION}
+
+
+def _is_map(schema: Mapping[str, Any]) -> bool:
+    values = schema.get("additionalProperties")
+    return isinstance(values, Mapping) and bool(values) and not schema.get("properties")
+
+
+def _with_output(schema: Any, name: str, added: Mapping[str, Json]) -> dict[str, Any]:
+    """Add a property to an output schema. A map stays one, with another type of values: clients that make types of
+    schemas, such as FastMCP's, would lose its entries beside a property."""
+    if not _is_map(schema):
+        return _with_property(schema, name, added)
+    values = {"anyOf": [schema["additionalProperties"], {**added, "description": f"{name}: {added['description']}"}]}
+    return {**schema, "additionalProperties": values}
 
 
 def _with_property(schema: Any, name: str, added: Mapping[str, Json]) -> dict[str, Any]:

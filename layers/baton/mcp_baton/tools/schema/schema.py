@@ -217,7 +217,11 @@ class OutputSchema:
             valid_value = self._adapter.validate_python(returned)
         except ValidationError as error:
             raise ValueError(mismatch_of(error).text) from error
-        return to_json(self._adapter.dump_python(valid_value, mode="json", by_alias=self._by_alias))
+        try:
+            dumped = self._adapter.dump_python(valid_value, mode="json", by_alias=self._by_alias)
+        except UnicodeEncodeError:  # a key has a lone surrogate
+            dumped = self._adapter.dump_python(valid_value, by_alias=self._by_alias)
+        return to_json(dumped)
 
     @cached_property
     def _by_alias(self) -> bool | None:
