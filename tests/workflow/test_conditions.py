@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from pydantic import Field
@@ -18,6 +18,7 @@ from mcp_baton import (
     constant,
     exists,
     is_in,
+    item,
     not_,
     or_default,
     prompt_arg,
@@ -230,3 +231,25 @@ def test_a_null_argument_counts_as_left_out(workflow: str, arguments: dict[str, 
     with connect(server) as client:
         assert client.call_workflow(workflow, arguments).completed
     assert sent == mails
+
+
+def test_calls_whose_conditions_are_not_decided_are_suggested_with_them() -> None:
+    server = shop()
+    fetch_order, send_mail = server.tools["fetch_order"].function, server.tools["send_mail"].function
+
+    @server.workflow(tool=False)
+    def report() -> None:
+        """Report."""
+        order: Any = step(fetch_order, retryable=True)(order_id="none")
+        step(send_mail, name="thank", when=order.total > 100)(text="Thanks")
+        step(send_mail, each=["Ann", "Bob"], when=not_(order.express))(text=item())
+
+    with connect(server) as client:
+        run = client.get_prompt("report")
+        [entry] = cast("list[Any]", client.call_tool("discount", {"total": 1}, task=run.task_id).meta["next"])
+
+    calls = ['"Thanks"', '"Ann"', '"Bob"']
+    lines = [line for line in run.handoff.splitlines() if any(text in line for text in calls)]
+    conditions = ["fetch_order.total > 100", *["not (fetch_order.express == true)"] * 2]
+    assert [line.partition(": ")[0].strip(" 23.") for line in lines] == [f'Only if "{text}"' for text in conditions]
+    assert entry["tool"] == "fetch_order"

@@ -223,6 +223,10 @@ def text_of(remaining: RemainingCalls, step: Step, limit: int = MAX_QUOTED_CHARS
         texts_before = [text for name, text in uris.items() if not step.read_after(name)]
         lines = [capitalized(", then ".join([*texts_before, call]))]
         lines += [f"Then: {capitalized(text)}" for name, text in uris.items() if step.read_after(name)]
+    if step.when is not None and remaining.is_conditional(step):
+        condition = f"Only if {one_line(cut(step.when.text, MAX_QUOTED_CHARS))}: "
+        count = len(lines) if isinstance(step, ListStep) else 1
+        lines[:count] = [f"{condition}{line[0].lower()}{line[1:]}" for line in lines[:count]]
     if step.guidance:
         lines.append(f"Note: {quoted_guidance(step.guidance, known.shown_texts)}")
     return "\n   ".join(lines)

@@ -261,7 +261,13 @@ class RemainingCalls(Struct, frozen=True):
         steps = self.steps()
         failing = {pause.step for pause in self.pauses if _fails_again(pause)} if not with_failed else set()
         is_ordered = self.resume_handle is None or self.resume_handle.tool is None
-        return [] if failing and is_ordered else [step for step in steps if step.name not in failing]
+        steps = [step for step in steps if step.name not in failing and not self.is_conditional(step)]
+        return [] if failing and is_ordered else steps
+
+    def is_conditional(self, step: Step) -> bool:
+        """Whether a step that no run has reached may still be skipped: its condition needs the results of others."""
+        is_reached = any(pause.step == step.name for pause in self.pauses)
+        return not is_reached and self.known.decide_condition(step) is not True
 
     def suggests_call(self) -> bool:
         """Whether the handoff suggests a call that continues the workflow."""
