@@ -13,6 +13,7 @@ from msgspec import structs
 
 from mcp_baton import Server, ToolStep, Wait
 from mcp_baton.approvals.record import ApprovalRecord, ApprovalState
+from mcp_baton.background.waiting import Waits
 from mcp_baton.cli.remote.printing import pause_texts
 from mcp_baton.console import page
 from mcp_baton.exceptions import (
@@ -60,6 +61,7 @@ from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
     REASONS,
+    WAITING_REMEDIES,
     ApprovalDenied,
     ApprovalGranted,
     DeadlineExceeded,
@@ -182,6 +184,8 @@ def test_all_readers_tell_every_pause_reason(kind: type[Reason]) -> None:
     assert tool_text(run_of(pause=reason)).startswith(happened)
     assert action_text.startswith(f"This task of shop {waits_text([reason])}; 1 of 2 steps done. {happened}")
     assert reason.remedy in Remedy
+    # A background job that waits has a time at which a sweep looks, even if its wake-up is lost.
+    assert (Waits((reason,)).due_ms(NOW_MS) is not None) == (reason.remedy in WAITING_REMEDIES)
     assert "{" not in f"{short}{waits_text([reason])}"
     assert {name for template in templates for name in placeholders(template)} <= reason_json.keys()
     assert not placeholders(templates[-1])

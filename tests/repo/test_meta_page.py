@@ -9,6 +9,7 @@ import pytest
 
 from mcp_baton import Server, ToolError, ToolStep, Workflow
 from mcp_baton.present.mcp_task import HIDDEN_PREFIXES
+from mcp_baton.present.view import view_in_result
 from mcp_baton.tasks import record
 from mcp_baton.testing import Client, Era, JsonRpcError, connect
 
@@ -91,6 +92,18 @@ def test_the_page_lists_every_member_that_is_sent(era: Era) -> None:
 
     assert {"task_id", "pause_reason", "recorded", "record_error", "may_have_run", "mcp-baton/next"} <= sent_names
     assert sent_names - documented_names() == set()
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_commands_and_log_read_every_fact_about_a_task(era: Era) -> None:
+    with connect(shop(), era=era) as client:
+        tasks = [result for result in results(client) if {"taskId", "_meta"} <= result.keys()]
+
+    facts = [(task, name) for task in tasks for name, fact in task["_meta"].items() if fact and "mcp-baton/" in name]
+    assert {name for _, name in facts} >= {"mcp-baton/running_until", "mcp-baton/timings", "mcp-baton/result_by"}
+    for task, name in facts:
+        others = {member: value for member, value in task["_meta"].items() if member != name}
+        assert view_in_result(task) != view_in_result({**task, "_meta": others}), name
 
 
 def test_every_variable_of_the_engine_is_documented_or_hidden() -> None:

@@ -45,6 +45,9 @@ class Remedy(StrEnum):
     NONE = "none"
 
 
+WAITING_REMEDIES: Final = frozenset({Remedy.DECISION, Remedy.WAIT})
+
+
 class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
     """The base class of all reasons. A subclass has the field `suggested_tool`.
 
@@ -385,12 +388,12 @@ REASONS: Final[tuple[type[Reason], ...]] = get_args(PauseReason.__value__)
 
 def suspends(pauses: Sequence[PauseReason]) -> bool:
     """Whether steps have stopped, and all of them only wait: for a person, a callback or a time."""
-    return bool(pauses) and all(isinstance(pause, ApprovalRequired | Waiting) for pause in pauses)
+    return bool(pauses) and all(pause.remedy in WAITING_REMEDIES for pause in pauses)
 
 
 def waits_or_asks(pauses: Sequence[PauseReason]) -> bool:
     """Whether steps have stopped, and all of them only wait, or need an answer."""
-    return bool(pauses) and all(isinstance(pause, ApprovalRequired | Waiting | AnswersRequired) for pause in pauses)
+    return bool(pauses) and all(pause.remedy in {*WAITING_REMEDIES, Remedy.ANSWERS} for pause in pauses)
 
 
 def pause_at(step: str, pauses: Iterable[PauseReason]) -> PauseReason | None:
