@@ -17,6 +17,7 @@ from mcp_baton import (
     WorkflowError,
     ask_model,
     ask_user,
+    or_default,
     sleep_until,
     step,
 )
@@ -212,12 +213,19 @@ def test_a_prompt_that_does_not_name_its_task_tells_the_questions_that_its_calls
     @server.workflow
     def borrow(title: str) -> None:
         sleep_until("later", timedelta(hours=1))
-        step(lend)(reader=ask_user("reader", "Who borrows {title}?"))
+        loan = step(lend)(reader=ask_user("reader", "Who borrows {title}?"))
+        note = ask_model("note", "What about {loan}?", loan=loan, when=loan != "")
+        step(lend, name="again")(reader=or_default(note, "Kim"))
 
     run = baton(server).get_prompt("borrow", {"title": "Emma"})
 
     assert 'Ask "Who borrows Emma?", and put the answer in place of <output from reader>.\n' in run.handoff
-    assert run.handoff.endswith('1. Call lend with {"reader": "<output from reader>"}')
+    later_question = "What about <output from lend (step 'lend')>?"
+    assert (
+        f'Only if "lend != \\"\\"": ask "{later_question}", and put the answer in place of <output from note>.\n'
+        in run.handoff
+    )
+    assert run.handoff.endswith('2. Call lend with {"reader": "<output from note>"}')
 
 
 def test_an_answer_can_be_changed_until_a_step_has_used_it(baton: Connect) -> None:

@@ -18,7 +18,7 @@ from mcp_baton.present.sentences import (
     repeats_text,
 )
 from mcp_baton.protocol.json import JsonObject, dumps_spaced
-from mcp_baton.tasks.record import StepStatus, TaskStatus
+from mcp_baton.tasks.record import StepStatus, TaskStatus, is_early
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_guidance
 from mcp_baton.workflow.definition import TASK_ACTION, Workflow
@@ -191,8 +191,18 @@ def _offer(remaining: RemainingCalls) -> str:
 
 def _unasked(remaining: RemainingCalls) -> Iterator[str]:
     """The open questions, whose answers the calls need that a model makes without the task."""
-    for name, text in remaining.known.open_questions().items():
-        yield f"Ask {one_line(cut(text, MAX_QUOTED_CHARS))}, and put the answer in place of <output from {name}>."
+    known = remaining.known
+    for step in (step for step in known.open_steps if not is_early(known.variables, step.name)):
+        if text := known.question_text(step, with_placeholders=True):
+            ask = f"{_condition(remaining, step)}ask {one_line(cut(text, MAX_QUOTED_CHARS))}"
+            yield f"{capitalized(ask)}, and put the answer in place of <output from {step.name}>."
+
+
+def _condition(remaining: RemainingCalls, step: Step) -> str:
+    """The words before a call, or a question, whose condition is not decided."""
+    if step.when is None or not remaining.is_conditional(step):
+        return ""
+    return f"Only if {one_line(cut(step.when.text, MAX_QUOTED_CHARS))}: "
 
 
 def _hidden_text(remaining: RemainingCalls) -> list[str]:
@@ -223,8 +233,7 @@ def text_of(remaining: RemainingCalls, step: Step, limit: int = MAX_QUOTED_CHARS
         texts_before = [text for name, text in uris.items() if not step.read_after(name)]
         lines = [capitalized(", then ".join([*texts_before, call]))]
         lines += [f"Then: {capitalized(text)}" for name, text in uris.items() if step.read_after(name)]
-    if step.when is not None and remaining.is_conditional(step):
-        condition = f"Only if {one_line(cut(step.when.text, MAX_QUOTED_CHARS))}: "
+    if condition := _condition(remaining, step):
         count = len(lines) if isinstance(step, ListStep) else 1
         lines[:count] = [f"{condition}{line[0].lower()}{line[1:]}" for line in lines[:count]]
     if step.guidance:

@@ -141,15 +141,25 @@ class KnownValues(SourceValues, frozen=True):
 
     # Questions
 
-    def question_text(self, step: Step | None, *, whole: bool = False) -> str | None:
+    def question_text(self, step: Step | None, *, whole: bool = False, with_placeholders: bool = False) -> str | None:
         """The question of a step, with its values; `None` if a value is not known yet. Secrets are hidden.
 
         Unless the `whole` question is needed, each long value is cut by itself: the author's words stay.
+
+        Args:
+            with_placeholders: Whether values that are not known yet have placeholders.
         """
         if not isinstance(step, Question):
             return None
         bindings = step.template_bindings
         values = self._resolve_all(bindings, step)
+        if with_placeholders:
+            found = {name: self.resolve(source) for name, source in bindings.items()}
+            values = {
+                name: self.placeholder(bindings[name]) if isinstance(value, Missing) else value
+                for name, value in found.items()
+                if not (isinstance(value, Missing) and value.is_left_out)
+            }
         if not isinstance(values, dict):
             return None
         texts = {
