@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any, cast
 
 import pytest
+from pydantic import Field
 
 from mcp_baton import (
     Argument,
@@ -267,6 +268,27 @@ def test_a_background_workflow_asks_its_user_through_the_task(baton: Connect, er
     assert question_names(run) == (["days"] if is_answered else ["reader", "days"])
     last_run = run.answer(days=7) if is_answered else run.answer(days=7, reader="Kim")
     assert last_run.completed
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_wrong_answer_in_a_form_pauses_the_workflow(baton: Connect, era: Era, background: bool) -> None:
+    server = library()
+
+    @server.workflow(background=background)
+    def lend_one(title: str) -> None:
+        """Find a book and ask for how many days."""
+        step("find_book")(title=title)
+        ask_user("period", "For how many days?", returns=Annotated[int, Field(ge=1)])
+
+    client = baton(server, era=era)
+    client.answers({"period": {"period": 0}})
+
+    run = client.call_workflow("lend_one", {"title": "Emma"})
+
+    assert "wrong answer: \"the answer 'period' does not convert: value: Input should be greater than" in run.text
+    assert f'Call lend_one with {{"task_id": "{run.task_id}", "answers": ' in run.text
+    assert run.answer(period=1).completed
+    assert len(client.calls("find_book")) == 1
 
 
 @pytest.mark.parametrize("background", [False, True])

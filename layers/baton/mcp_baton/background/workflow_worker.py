@@ -163,7 +163,7 @@ class WorkflowJob:
             if not answers:
                 break
             self._arguments = with_answers(self._arguments, answers)
-            result = self._run(tool, host)
+            result = self._run(tool, host, result)
         if self._monitor.ended:
             return "stopped: it is over, or another worker's"
         if isinstance(result, EndedRun):
@@ -178,8 +178,20 @@ class WorkflowJob:
     def _waits(self, run: EndedRun) -> Waits:
         return Waits(run.pauses, self._job.work.workflow_task, run.retries_ms)
 
-    def _run(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
-        """Run the workflow. Returns the run; or, if nothing could be run, the result of the workflow's tool."""
+    def _run(self, tool: WorkflowTool, host: WorkerHost, asked: EndedRun | None = None) -> EndedRun | JsonObject:
+        """Run the workflow. Returns the run; or, if nothing could be run, the result of the workflow's tool.
+
+        Args:
+            asked: The run whose questions the user has answered, which is returned if an answer is wrong.
+        """
+        try:
+            return self._run_when_free(tool, host)
+        except ArgumentRefused as error:
+            wrong = asked and structs.replace(asked, wrong_answer=error.problem)
+            return wrong or not_run(self._execution, tool, error)
+
+    def _run_when_free(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
+        """Run the workflow. Waits if another run holds its task. Raises `ArgumentRefused`."""
         workflow, task_id = tool.workflow, self._job.work.workflow_task or ""
         while True:
             self._execution.waits_for.clear()
@@ -207,7 +219,7 @@ class WorkflowJob:
                 if not isinstance(error.error, ValueLost):
                     raise error.error from error
                 return not_run(self._execution, tool, error, task_id)
-            except (ArgumentRefused, *NOT_RESUMED) as error:
+            except NOT_RESUMED as error:
                 return not_run(self._execution, tool, error, task_id)
 
     def _user_answers(self, run: EndedRun) -> JsonObject:

@@ -20,7 +20,7 @@ from mcp_baton.present.sentences import (
 from mcp_baton.protocol.json import JsonObject, dumps_spaced
 from mcp_baton.tasks.record import StepStatus, TaskStatus, is_early
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_guidance
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_error, quoted_guidance
 from mcp_baton.workflow.definition import TASK_ACTION, Workflow
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.handle import Handle
@@ -285,11 +285,11 @@ def not_recorded(run: EndedRun) -> list[str]:
 
 
 def ignored_values(run: EndedRun) -> list[str]:
-    """The sentence about values of this call that were not used."""
-    if not run.ignored:
-        return []
+    """The sentences about values of this call that were not used."""
     rule = "In a resume, null, an empty text or a default replaces no stored value"
-    return [cut(f"{rule}, so these were ignored: {', '.join(run.ignored)}.", MAX_EVENT_BYTES)]
+    ignored = [f"{rule}, so these were ignored: {', '.join(run.ignored)}."] if run.ignored else []
+    wrong = [f"The user's form has a wrong answer: {quoted_error(run.wrong_answer)}."] if run.wrong_answer else []
+    return [cut(text, MAX_EVENT_BYTES) for text in (*ignored, *wrong)]
 
 
 def capitalized(text: str) -> str:

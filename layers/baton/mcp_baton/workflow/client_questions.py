@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
@@ -14,7 +15,7 @@ from mcp_baton.tasks.ids import short_digest
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.asking import Identity, declares
 from mcp_baton.tools.questions import Elicited, Field, elicitation, form_field, inline_references
-from mcp_baton.tools.schema.prompt_arguments import is_empty
+from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused, is_empty
 from mcp_baton.transport.exchange import KEEP_ALIVE_S
 from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.ended_run import EndedRun
@@ -176,15 +177,16 @@ def run_asking(
     In the 2026 era each round resumes the task. Answers to the workflow's questions are passed to that run. If
     arguments were asked for, the run stops at the same step again, and then continues with the answers.
     """
-    rounds = request.rounds()
+    rounds, earlier_answers = request.rounds(), dict[str, Json]()
     if rounds is not None and rounds.earlier_identity is not None:
         if task_id not in (None, rounds.earlier_identity.task):
             raise ProtocolError(
                 INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it belongs to another task"
             )
         task_id = rounds.earlier_identity.task
-        arguments = with_answers(arguments, _earlier_answers(rounds, workflow, host))
-    run = start(task_id, arguments, {})
+        earlier_answers = _earlier_answers(rounds, workflow, host)
+    run = _run_with(earlier_answers, partial(start, task_id), arguments)
+    arguments = with_answers(arguments, earlier_answers)
     answers_by_step: dict[str, dict[str, Json]] = {}
     while (missing_values := _missing_values(request, run)) is not None and run.task is not None:
         known_answers = answers_by_step.setdefault(missing_values.step, {})
@@ -198,13 +200,25 @@ def run_asking(
         step_answers = {} if missing_values.questions else {missing_values.step: known_answers}
         try:
             run = start(task.task_id, arguments, step_answers)
-        except BatonError:
+        except BatonError as error:
+            if isinstance(error, ArgumentRefused):
+                return structs.replace(run, wrong_answer=error.problem)
             if rounds is not None:
                 raise
             # Another run has continued the task meanwhile, or the task cannot be read. The results so far remain.
             logger.info("task %s: it was not resumed with the answers", task.task_id, exc_info=True)
             break
     return run
+
+
+def _run_with(answers: JsonObject, start: Callable[..., EndedRun], arguments: JsonObject) -> EndedRun:
+    """Run a workflow with the answers in a form; without them if one is wrong."""
+    try:
+        return start(with_answers(arguments, answers), {})
+    except ArgumentRefused as error:
+        if not answers:
+            raise
+        return structs.replace(start(arguments, {}), wrong_answer=error.problem)
 
 
 def _earlier_answers(rounds: Rounds, workflow: Workflow, host: ServerHost) -> dict[str, Json]:

@@ -39,6 +39,7 @@ class EndedRun(Struct, frozen=True):
         open_repeats: The open steps that an interrupted earlier run may have run.
         unrecorded: The steps of this run that are not recorded, or may not be recorded.
         ignored: The arguments of a resume that do not replace the stored ones, and empty answers.
+        wrong_answer: What is wrong with an answer in a form, which is no answer then.
     """
 
     known: KnownValues
@@ -55,6 +56,7 @@ class EndedRun(Struct, frozen=True):
     open_repeats: tuple[Repeat, ...] = ()
     unrecorded: tuple[Repeat, ...] = ()
     ignored: tuple[str, ...] = ()
+    wrong_answer: str | None = None
     retries_ms: tuple[int, ...] = ()
     list_calls: int = 0
 
@@ -97,9 +99,10 @@ class EndedRun(Struct, frozen=True):
     @property
     def may_ask(self) -> bool:
         """Whether the client's user may be asked, so that the run continues with the answers. It would make the calls
-        that have failed again, which the model has to decide."""
+        that have failed again, which the model has to decide; and a wrong answer is not asked for again."""
         failures = (pause for pause in self.pauses if isinstance(pause, StepFailed))
-        return self.stored and not any(failure.suggested_tool and not failure.resource for failure in failures)
+        may_continue = self.stored and self.wrong_answer is None
+        return may_continue and not any(failure.suggested_tool and not failure.resource for failure in failures)
 
     @property
     def statuses(self) -> Mapping[str, StepStatus]:
