@@ -27,7 +27,7 @@ ARGUMENT = {"name": "tone", "value": "k"}
         ({"ref": PROMPT, "argument": {"name": "tone"}}, "argument.value"),
         ({"ref": PROMPT, "argument": {"name": 5, "value": "k"}}, "argument.name"),
         ({"ref": PROMPT, "argument": {"name": "tone", "value": 5}}, "argument.value"),
-        ({"ref": PROMPT, "argument": ARGUMENT, "context": []}, "context.arguments"),
+        ({"ref": PROMPT, "argument": ARGUMENT, "context": []}, "context"),
         ({"ref": PROMPT, "argument": ARGUMENT, "context": {"arguments": [1]}}, "context.arguments"),
     ],
     ids=str,

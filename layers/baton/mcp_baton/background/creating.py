@@ -30,6 +30,7 @@ from mcp_baton.protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    InvalidParams,
     missing_capability,
 )
 from mcp_baton.tasks.ids import new_token
@@ -77,8 +78,7 @@ def answer_with_task(request: Request, tool: Tool, arguments: JsonObject, *, con
         # A continuation is recorded in the task that it names. The result of a worker would come too late for that.
         if request.stateless:
             return None
-        message = "Invalid params: a call that continues a task cannot be a task of its own; leave out `task`"
-        raise ProtocolError(INVALID_PARAMS, message)
+        raise InvalidParams("a call that continues a task cannot be a task of its own; leave out `task`")
     if tool.tasks.explicit:
         # The worker runs it again, with the answers that the client has given so far.
         try:
@@ -234,7 +234,7 @@ def _protocol_errors(request: Request) -> Iterator[None]:
         message = f"The task was not created and nothing was run: {error}. Wait for one to end, or cancel one."
         raise ProtocolError(INVALID_REQUEST, message) from error
     except TooLarge as error:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
+        raise InvalidParams(str(error)) from error
     except OutcomeUnknown as error:
         logger.exception("request %s: it is unknown whether a task was created", request.exchange.request_id)
         # If it was, the client finds it in a list; the first poll then invokes the worker.

@@ -18,11 +18,12 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import (
     HEADER_MISMATCH,
     ID_RULE,
-    INVALID_PARAMS,
     UNSUPPORTED_PROTOCOL_VERSION,
+    InvalidParams,
     Notification,
     RequestMessage,
     as_id,
+    checked_object,
 )
 from mcp_baton.protocol.state import from_base64url, to_base64url
 
@@ -126,9 +127,7 @@ class Envelope(Struct, frozen=True):
 def classify(message: RequestMessage | Notification, headers: Mapping[str, str]) -> Envelope:
     """Determine the era of a message and check its options. Names of headers are in lower case. Raises
     `ProtocolError`."""
-    meta = message.params.get("_meta", {})
-    if not isinstance(meta, Mapping):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `_meta` must be an object")
+    meta = checked_object(message.params.get("_meta", {}), "_meta")
     header = headers.get(VERSION_HEADER)
     if message.method == "initialize" and VERSION_KEY not in meta:  # its params negotiate the revision
         header = None
@@ -148,9 +147,9 @@ def _stateless(message: RequestMessage | Notification, meta: JsonObject, headers
         return Envelope(Era.STATELESS, STATELESS_REVISIONS[0], meta, {}, None, None)
     revision, capabilities = meta.get(VERSION_KEY), meta.get(CAPABILITIES_KEY)
     if not isinstance(revision, str):
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta` needs {VERSION_KEY!r}, a string")
+        raise InvalidParams(f"`_meta` needs {VERSION_KEY!r}, a string")
     if not isinstance(capabilities, Mapping):
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta` needs {CAPABILITIES_KEY!r}, an object")
+        raise InvalidParams(f"`_meta` needs {CAPABILITIES_KEY!r}, an object")
     mismatch = _header_mismatch(message, revision, headers)
     if mismatch:
         raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
@@ -190,9 +189,9 @@ def _envelope(
 ) -> Envelope:
     token, level = as_id(meta.get("progressToken")), meta.get(LOG_LEVEL_KEY)
     if token is None and meta.get("progressToken") is not None:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta.progressToken` {ID_RULE}")
+        raise InvalidParams(f"`_meta.progressToken` {ID_RULE}")
     if level is not None and level not in LOG_LEVELS:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {LOG_LEVEL_KEY!r} must be one of {', '.join(LOG_LEVELS)}")
+        raise InvalidParams(f"{LOG_LEVEL_KEY!r} must be one of {', '.join(LOG_LEVELS)}")
     return Envelope(era, revision, meta, capabilities, token, None if level is None else str(level), is_known)
 
 

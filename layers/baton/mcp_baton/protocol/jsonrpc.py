@@ -38,6 +38,21 @@ HTTP_STATUS: Mapping[int, int] = MappingProxyType(
 )
 """The HTTP status of errors in the request itself. Other errors have status 200."""
 
+
+class InvalidParams(ProtocolError):
+    """The params of a request are not those of its method. `problem` names the member and what it must be."""
+
+    def __init__(self, problem: str, data: Json = None) -> None:
+        super().__init__(INVALID_PARAMS, f"Invalid params: {problem}", data)
+
+
+def checked_object(value: Json, name: str) -> JsonObject:
+    """Return a member of the params that must be an object. Raises `InvalidParams`."""
+    if not isinstance(value, Mapping):
+        raise InvalidParams(f"`{name}` must be an object")
+    return value
+
+
 MAX_BODY_VALUES = 400_000
 """The most values of a body (docs/http.md). A value of three bytes takes hundreds of bytes of memory in the copies of
 a call."""
@@ -124,7 +139,7 @@ def parse_message(value: Json) -> Message:
         return _malformed(None, f"`id` {ID_RULE}")
     params = {} if params is None else params
     if not isinstance(params, Mapping):
-        return Malformed(known_id, ProtocolError(INVALID_PARAMS, "Invalid params: `params` must be an object"))
+        return Malformed(known_id, InvalidParams("`params` must be an object"))
     params = _without_nulls(params)
     return Notification(method, params) if known_id is None else RequestMessage(known_id, method, params)
 

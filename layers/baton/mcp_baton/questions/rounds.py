@@ -12,10 +12,10 @@ from typing import cast
 
 from msgspec import Struct, field
 
-from mcp_baton.exceptions import Abandoned, ProtocolError, StoreError, ToolError
+from mcp_baton.exceptions import Abandoned, StoreError, ToolError
 from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, TASK_ID_KEY, Envelope
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, missing_capability
+from mcp_baton.protocol.jsonrpc import InvalidParams, checked_object, missing_capability
 from mcp_baton.protocol.state import LIFETIME_S, ForgedState, Seal, binding_of
 from mcp_baton.tasks.answers import AnswerStore, growing_pauses
 from mcp_baton.tools.asking import (
@@ -66,10 +66,7 @@ class Rounds(Struct):
         return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
 
     def _answer(self, question: ClientQuestion) -> JsonObject:
-        answer = self.answers[question.key]
-        if not isinstance(answer, Mapping):
-            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{question.key}` must be an object")
-        return answer
+        return checked_object(self.answers[question.key], f"inputResponses.{question.key}")
 
     def _check_capabilities(self, questions: tuple[ClientQuestion, ...]) -> None:
         for question in questions:
@@ -87,15 +84,13 @@ def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, 
     meta = params.get("_meta")
     task = meta.get(TASK_ID_KEY, meta.get(PREFIXED_TASK_ID_KEY)) if isinstance(meta, Mapping) else None
     binding = binding_of(owner, method, str(name), arguments if isinstance(arguments, Mapping) else {}, task)
-    state, responses = params.get("requestState"), params.get("inputResponses", {})
-    if not isinstance(responses, Mapping):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `inputResponses` must be an object")
+    state, responses = params.get("requestState"), checked_object(params.get("inputResponses", {}), "inputResponses")
     if state is None:
         return Rounds(seal, responses, binding, capabilities)
     try:
         content = seal.open(state if isinstance(state, str) else "", binding, int(time.time()))
     except ForgedState as error:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `requestState` cannot be used: {error}") from error
+        raise InvalidParams(f"`requestState` cannot be used: {error}") from error
     earlier_answers, keys = cast("JsonObject", content["answers"]), cast("list[str]", content["asked"])
     new_answers = {key: responses[key] for key in keys if key in responses}
     return Rounds(seal, {**new_answers, **earlier_answers}, binding, capabilities, identity_of(content.get("call")))

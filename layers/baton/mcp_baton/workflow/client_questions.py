@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
+from mcp_baton.exceptions import Abandoned, BatonError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import InvalidParams
 from mcp_baton.questions.rounds import Rounds
 from mcp_baton.tasks.ids import short_digest
 from mcp_baton.tasks.record import TaskRecord
@@ -180,9 +180,7 @@ def run_asking(
     rounds, earlier_answers = request.rounds(), dict[str, Json]()
     if rounds is not None and rounds.earlier_identity is not None:
         if task_id not in (None, rounds.earlier_identity.task):
-            raise ProtocolError(
-                INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it belongs to another task"
-            )
+            raise InvalidParams("`requestState` cannot be used: it belongs to another task")
         task_id = rounds.earlier_identity.task
         earlier_answers = _earlier_answers(rounds, workflow, host)
     run = _run_with(earlier_answers, partial(start, task_id), arguments)
@@ -270,7 +268,7 @@ def _ask_person(
         answer: Elicited = question.read(asker.ask((question,))[0])
     except (ToolError, Abandoned) as error:
         if rounds is not None:
-            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{key}`: {error}") from error
+            raise InvalidParams(f"`inputResponses.{key}`: {error}") from error
         logger.info("request %s: the missing values were not given: %s", request.exchange.request_id, error)
         return {}
     return missing.answers(answer.content)

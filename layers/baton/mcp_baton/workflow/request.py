@@ -4,12 +4,11 @@ from collections.abc import Collection, Mapping
 
 from msgspec import field
 
-from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import InvalidParams, checked_object
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.step_ids import StepId, bare_task_id, copied_id, parse_step_id
@@ -93,7 +92,7 @@ class Request(Execution, frozen=True, kw_only=True):
     def text(self, name: str) -> str:
         value = self.params.get(name)
         if not isinstance(value, str):
-            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be a string")
+            raise InvalidParams(f"`{name}` must be a string")
         return value
 
     def name_and_arguments(self) -> tuple[str, JsonObject]:
@@ -101,11 +100,7 @@ class Request(Execution, frozen=True, kw_only=True):
 
     def object(self, name: str) -> JsonObject:
         value = self.params.get(name)
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be an object")
-        return value
+        return {} if value is None else checked_object(value, name)
 
     def requested_ttl(self) -> int | None:
         """Return `task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks). The store limits it to its maximum."""
@@ -113,7 +108,7 @@ class Request(Execution, frozen=True, kw_only=True):
         if ttl is None:
             return None
         if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl <= 0:
-            raise ProtocolError(INVALID_PARAMS, "Invalid params: `task.ttl` must be a number of milliseconds above 0")
+            raise InvalidParams("`task.ttl` must be a number of milliseconds above 0")
         return ttl
 
     def named_step(self, arguments: JsonObject) -> tuple[StepId | None, dict[str, Json]]:
@@ -145,11 +140,10 @@ class Request(Execution, frozen=True, kw_only=True):
     def bound_step(self) -> StepId | None:
         """Return the task, or the step, that the request names in `_meta`, by one of three keys (docs/workflows.md)."""
         meta, related = self.envelope.meta, self.envelope.meta.get(RELATED_TASK_KEY)
-        if related is not None and not isinstance(related, Mapping):
-            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta['{RELATED_TASK_KEY}']` must be an object")
         by_key = {key: _step_id(meta.get(key), f"_meta.{key}") for key in (TASK_ID_KEY, PREFIXED_TASK_ID_KEY)}
         if related is not None:
-            related_id = _step_id(related.get("taskId") or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
+            task_id = checked_object(related, f"_meta['{RELATED_TASK_KEY}']").get("taskId")
+            related_id = _step_id(task_id or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
             by_key[RELATED_TASK_KEY] = StepId(related_id.task_id) if related_id else None
         ids = {key: named for key, named in by_key.items() if named is not None}
         if not ids:
@@ -157,7 +151,7 @@ class Request(Execution, frozen=True, kw_only=True):
         agreed = _agreed_id(ids.values())
         if agreed is None:
             keys = " and ".join(map(repr, ids))
-            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta` names two tasks; keep one of {keys}")
+            raise InvalidParams(f"`_meta` names two tasks; keep one of {keys}")
         return agreed
 
 
@@ -173,9 +167,7 @@ def _step_id(value: Json, field: str) -> StepId | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{field}` must be a string, the id of a task")
+        raise InvalidParams(f"`{field}` must be a string, the id of a task")
     if value == NEW_TASK:
-        raise ProtocolError(
-            INVALID_PARAMS, f"Invalid params: `{field}` must be the id of a task; {NEW_TASK!r} is only for arguments"
-        )
+        raise InvalidParams(f"`{field}` must be the id of a task; {NEW_TASK!r} is only for arguments")
     return parse_step_id(value)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mcp_baton.exceptions import ProtocolError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, InvalidParams, checked_object
 from mcp_baton.tools.completion import Completion
 from mcp_baton.tools.outcomes import Failed, Mismatch
 from mcp_baton.tools.running.runner import BoundFunction
@@ -22,8 +22,7 @@ def complete(request: Request) -> JsonObject:
     """Suggest values for an argument. An argument without a completion has no suggestions."""
     reference, argument, value, known_arguments = completion_params(request.params)
     if argument not in request.server.arguments_of(reference):
-        message = f"Invalid params: there is no argument {argument!r} of {reference!r} to complete"
-        raise ProtocolError(INVALID_PARAMS, message)
+        raise InvalidParams(f"there is no argument {argument!r} of {reference!r} to complete")
     completion = request.server.completions.get((reference, argument))
     if completion is None:
         return suggestions(())
@@ -39,21 +38,18 @@ def complete(request: Request) -> JsonObject:
 def completion_params(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
     ref, argument, context = params.get("ref"), params.get("argument"), params.get("context", {})
     if not isinstance(ref, Mapping) or ref.get("type") not in ("ref/prompt", "ref/resource"):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `ref.type` must be ref/prompt or ref/resource")
+        raise InvalidParams("`ref.type` must be ref/prompt or ref/resource")
     field = "name" if ref["type"] == "ref/prompt" else "uri"
     reference = ref.get(field)
     if not isinstance(reference, str):
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `ref.{field}` must be a string")
+        raise InvalidParams(f"`ref.{field}` must be a string")
     if not isinstance(argument, Mapping):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `argument` must be an object with `name` and `value`")
+        raise InvalidParams("`argument` must be an object with `name` and `value`")
     name, value = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(value, str):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `argument.name` and `argument.value` must be strings")
-    known_arguments = context.get("arguments") if isinstance(context, Mapping) else None
-    if known_arguments is None and isinstance(context, Mapping):
-        known_arguments = {}
-    if not isinstance(known_arguments, Mapping):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `context.arguments` must be an object")
+        raise InvalidParams("`argument.name` and `argument.value` must be strings")
+    known = checked_object(context, "context").get("arguments")
+    known_arguments = {} if known is None else checked_object(known, "context.arguments")
     return reference, name, value, dict(known_arguments)
 
 

@@ -5,7 +5,6 @@ MCP server/discover, server/tools, server/prompts, server/resources; for handsha
 
 import os
 
-from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.envelope import (
     APP_TYPE,
     APPS,
@@ -22,7 +21,7 @@ from mcp_baton.protocol.envelope import (
     shows_apps,
 )
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import InvalidParams
 from mcp_baton.server.methods.lists import cacheable
 from mcp_baton.tools.asking import declares
 from mcp_baton.tools.content import with_meta
@@ -111,5 +110,5 @@ def set_log_level(request: Request) -> JsonObject:
     """
     level = request.text("level")
     if level not in LOG_LEVELS:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `level` must be one of {', '.join(LOG_LEVELS)}")
+        raise InvalidParams(f"`level` must be one of {', '.join(LOG_LEVELS)}")
     return {}

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from mcp_baton.exceptions import ProtocolError, RegistrationError
+from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import InvalidParams
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.prompt import definition_of_prompt
 from mcp_baton.tools.tool import TaskSupport, Tool, definition_with_approval
@@ -100,5 +100,5 @@ def _position(cursor: Json, length: int) -> int:
     except ValueError:
         position = -1
     if not 0 < position < length or position % ENTRIES_PER_PAGE:
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` was not returned by this list")
+        raise InvalidParams("`cursor` was not returned by this list")
     return position

@@ -8,7 +8,7 @@ from mcp_baton.present.prompt_messages import messages
 from mcp_baton.present.sentences import refusal_of
 from mcp_baton.present.stored_task import run_meta, view_of_run
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, InvalidParams
 from mcp_baton.tools.outcomes import Failed, Mismatch
 from mcp_baton.tools.running.runner import bound_prompt
 from mcp_baton.tools.schema.prompt_arguments import check_arguments
@@ -31,7 +31,7 @@ def get_prompt(request: Request) -> JsonObject:
         _, values = check_arguments(prompt.arguments, arguments)
         match call_alone(request, bound_prompt(prompt), values):
             case Mismatch() as mismatch:
-                raise ProtocolError(INVALID_PARAMS, f"Invalid params: {mismatch.text}")
+                raise InvalidParams(mismatch.text)
             case Failed(error):
                 raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}")
             case prompt_messages:
@@ -64,7 +64,7 @@ def _task_and_arguments(request: Request, workflow: Workflow, arguments: JsonObj
     try:
         return request.named_task(arguments)
     except InvalidToolArguments as error:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
+        raise InvalidParams(str(error)) from error
 
 
 def _result(description: str, prompt_messages: Sequence[Json]) -> dict[str, Json]:

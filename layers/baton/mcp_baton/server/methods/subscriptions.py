@@ -7,7 +7,6 @@ notifications about tasks, which it polls. It keeps the stream alive, and ends i
 
 import logging
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -18,7 +17,7 @@ from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.present.mcp_task import poll_interval_ms, task_summary, task_view
 from mcp_baton.present.stored_task import view_of, with_decisions
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, InvalidParams, checked_object
 from mcp_baton.server.methods.tasks import check_extension, from_store
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.step_ids import bare_task_id
@@ -43,9 +42,7 @@ MIN_READ_S: Final = 1.0
 
 def listen(request: Request) -> JsonObject:
     """Acknowledge a subscription and keep its stream open. A stream about tasks ends when all of them have ended."""
-    notifications = request.params.get("notifications")
-    if not isinstance(notifications, Mapping):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications` must be an object")
+    notifications = checked_object(request.params.get("notifications"), "notifications")
     meta: dict[str, Json] = {SUBSCRIPTION_KEY: request.message.id}
     if not request.exchange.takes_stream:
         cause = "the answer is a stream; send `Accept: application/json, text/event-stream`"
@@ -77,7 +74,7 @@ def _task_ids(request: Request, notifications: JsonObject) -> list[str]:
     check_extension(request)
     ids = notifications["taskIds"]
     if not isinstance(ids, list) or not all(isinstance(task_id, str) for task_id in ids):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications.taskIds` must be a list of strings")
+        raise InvalidParams("`notifications.taskIds` must be a list of strings")
     return [bare_task_id(str(task_id)) for task_id in ids]
 
 

@@ -5,13 +5,13 @@ No tool runs here. Each action makes one request to the store; `complete` makes 
 
 import logging
 
-from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskNotFound, TooLarge
+from mcp_baton.exceptions import StoreBusy, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.present.fit import cut
 from mcp_baton.present.sentences import NOTHING_RUN, sentence, unchanged_text
 from mcp_baton.present.task_action import list_result, state_result
 from mcp_baton.present.tool_result import not_run
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import InvalidParams
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.content import error_result
 from mcp_baton.tools.quoting import quoted_error
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 def run_action(request: Request, tool: WorkflowTool) -> JsonObject:
     if "task" in request.params:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: a call with {TASK_ACTION} cannot run as a task")
+        raise InvalidParams(f"a call with {TASK_ACTION} cannot run as a task")
     try:
         action, task_id, result = _read_action(request, tool)
         if action == "list":

@@ -23,7 +23,14 @@ from mcp_baton.present.stored_task import related_task, view_of
 from mcp_baton.present.view import NEXT_KEY
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, missing_capability
+from mcp_baton.protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    InvalidParams,
+    checked_object,
+    missing_capability,
+)
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.running.tool_threads import CallerGone
@@ -53,9 +60,8 @@ def _values_asked(request: Request) -> str | None:
     if VARIABLES_KEY not in meta:
         return None
     if (choice := meta[VARIABLES_KEY]) not in (ALL, NONE):
-        raise ProtocolError(
-            INVALID_PARAMS,
-            f'Invalid params: `_meta[\'{VARIABLES_KEY}\']` must be "{ALL}" or "{NONE}"; '
+        raise InvalidParams(
+            f'`_meta[\'{VARIABLES_KEY}\']` must be "{ALL}" or "{NONE}"; '
             "leave it out for the values that are kept with the task",
         )
     return str(choice)
@@ -78,14 +84,13 @@ def list_tasks(request: Request) -> JsonObject:
     cursor = request.params.get("cursor")
     cursor = None if cursor == "" else cursor
     if cursor is not None and not isinstance(cursor, str):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` must be a string")
+        raise InvalidParams("`cursor` must be a string")
     if request.store is None or request.owner is None:
         return {"tasks": []}
     try:
         page = from_store(request, lambda _store, _owner: request.own_page(cursor))
     except ValueError as error:
-        message = "Invalid params: `cursor` was not returned by this list"
-        raise ProtocolError(INVALID_PARAMS, message) from error
+        raise InvalidParams("`cursor` was not returned by this list") from error
     result: dict[str, Json] = {"tasks": [listed_view(task, request) for task in page.tasks]}
     return result | {"nextCursor": page.cursor} if page.cursor else result
 
@@ -130,12 +135,8 @@ def update_task(request: Request) -> JsonObject:
 
     Answers to questions that are not open are ignored, as are all answers to a finished task.
     """
-    responses = request.params.get("inputResponses")
-    if not isinstance(responses, Mapping):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `inputResponses` must be an object")
-    for key, response in responses.items():
-        if not isinstance(response, Mapping):
-            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{key}` must be an object")
+    sent = checked_object(request.params.get("inputResponses"), "inputResponses")
+    responses = {key: checked_object(response, f"inputResponses.{key}") for key, response in sent.items()}
     task_id = request.task_id()
     task = None
 
@@ -160,7 +161,7 @@ def _client_result(request: Request) -> JsonObject | None:
         return None
     result = request.params["result"]
     if not isinstance(result, Mapping):
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `result` must be an object, as every MCP result is")
+        raise InvalidParams("`result` must be an object, as every MCP result is")
     return result
 
 
@@ -180,7 +181,7 @@ def from_store[T](request: Request, action: Callable[[TaskStore, str], T]) -> T:
     except TaskFinished:
         raise
     except TooLarge as error:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
+        raise InvalidParams(str(error)) from error
     except StoreError as error:
         # The text names tables, endpoints and roles, so only the log has it. The client gets an id to find it there.
         logger.exception("request %s: the task store failed", request.exchange.request_id)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import InvalidParams
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField, Mismatch
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, quoted_error
@@ -28,11 +27,11 @@ SECRETS: Final = "secretArguments"
 """The member of an error's `data` with the names of missing secret arguments (docs/workflows.md, Secret arguments)."""
 
 
-class ArgumentRefused(ProtocolError):
+class ArgumentRefused(InvalidParams):
     """An argument is missing, unknown or does not convert."""
 
     def __init__(self, problem: str, secrets: Sequence[str] = ()) -> None:
-        super().__init__(INVALID_PARAMS, f"Invalid params: {problem}", {SECRETS: [*secrets]} if secrets else None)
+        super().__init__(problem, {SECRETS: [*secrets]} if secrets else None)
         self.problem = problem
 
 
