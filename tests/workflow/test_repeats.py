@@ -2,17 +2,33 @@
 idempotency key (docs/workflows.md, When a run is killed)."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
 from io import StringIO
 from typing import Any, override
 
 import pytest
 from rich.console import Console
 
-from mcp_baton import Argument, Context, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
+from mcp_baton import (
+    Argument,
+    Context,
+    Server,
+    ToolError,
+    ToolStep,
+    Workflow,
+    constant,
+    is_in,
+    prompt_arg,
+    sleep_until,
+    step,
+    step_output,
+)
 from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.printing import print_run
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.testing import Client, Era, Run, connect
+from mcp_baton.testing.function import Killed
 from tests.hosts.phrases import read
 
 INTERRUPTED = "an earlier run ended before it recorded what it did"
@@ -202,3 +218,41 @@ def test_baton_resume_names_repeated_steps_of_a_completed_workflow(client: Clien
     )
     assert warning in console.file.getvalue()
     assert result.to_json()["note"] == warning
+
+
+@pytest.mark.parametrize("outcome", ["handed over", "waits"])
+def test_the_last_worker_tells_what_an_earlier_one_may_have_repeated(outcome: str) -> None:
+    server, keys = Server("shop"), list[str]()
+
+    @server.tool
+    def charge(ctx: Context) -> None:
+        keys.append(ctx.idempotency_key)
+
+    @server.tool
+    def mail() -> None:
+        """Send a mail."""
+
+    @server.workflow(background=True)
+    def pay(waits: bool) -> None:
+        """Charge, perhaps wait, then mail."""
+        step(charge)()
+        sleep_until("pause", timedelta(minutes=5), when=is_in(waits, [True]))
+        step(mail)()
+
+    with connect(server, era="2026") as client:
+        with suppress(Killed), client.killed_after("charge"):
+            client.start_task("pay", {"waits": outcome == "waits"})
+        if outcome == "handed over":
+            client.during("charge", lambda: client.remaining_s(2))
+            client.during("mail", lambda: client.remaining_s(900))
+        client.clock.advance(3_000)
+        outcomes = [run.outcome for run in client.worker_runs]
+        [task_id] = {run.event.task_id for run in client.worker_runs}
+        result: Any = client.request("tasks/get", {"taskId": task_id})["result"]
+
+    first, *later_steps = result["_meta"]["may_have_run_twice"]
+    assert outcomes[:2] == ["killed", outcome]
+    assert first == {"step": "charge", "idempotency_key": keys[0]}
+    # The killed run may also have made the call of a step that was open when a later run claimed the task.
+    assert [repeat["step"] for repeat in later_steps] == ([] if outcome == "handed over" else ["mail"])
+    assert "'charge' (idempotency key" in result["content"][0]["text"]

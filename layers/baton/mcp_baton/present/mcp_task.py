@@ -23,6 +23,7 @@ from mcp_baton.tasks.record import (
     ITEMS_PREFIX,
     PAUSE_REASONS,
     PROGRESS,
+    REPEATED,
     SALT,
     WAITING_JOBS,
     TaskRecord,
@@ -36,7 +37,7 @@ from mcp_baton.workflow.request import Request
 
 logger = logging.getLogger(__name__)
 
-HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, EARLY_PREFIX, SALT, WAITING_JOBS)
+HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, EARLY_PREFIX, REPEATED, SALT, WAITING_JOBS)
 """The prefixes of variables that are not shown: they are notes of the engine."""
 
 VARIABLES_KEY: Final = f"{FACT_PREFIX}variables"

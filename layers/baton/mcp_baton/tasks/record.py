@@ -33,6 +33,9 @@ WAITING_JOBS = "_workflow.job"
 """The variable with the background jobs that wait with the workflow: a text with one id, or a list of ids."""
 MAX_JOBS_PER_TASK: Final = 10
 """Jobs that one workflow's task names. An older one continues when it is due."""
+REPEATED = "_workflow.repeated"
+"""The variable with the first steps that the runs of a background job may have repeated. The client only gets the
+result of the last run."""
 SALT = "_workflow.salt"
 """The variable with random characters that are part of digests of secrets."""
 

@@ -8,10 +8,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Final
 
-from msgspec import structs
+from msgspec import convert, structs, to_builtins
 
 from mcp_baton.exceptions import (
+    StoreError,
     StoreUnavailable,
     ValueLost,
 )
@@ -20,6 +22,7 @@ from mcp_baton.tasks.record import (
     ELEMENTS_PREFIX,
     ITEMS_PREFIX,
     MAX_JOBS_PER_TASK,
+    REPEATED,
     RESULT_PREFIX,
     WAITING_JOBS,
     NewTask,
@@ -49,6 +52,8 @@ from mcp_baton.workflow.steps.retry import system_random_fraction
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.stored_calls import shown_call
 from mcp_baton.workflow.write import RunWriter
+
+MAX_REPEATS_NOTED: Final = 5
 
 logger = logging.getLogger(__name__)
 
@@ -157,6 +162,7 @@ class WorkflowRun(State):
         while True:
             self._run_steps()
             self._note_job()
+            self._note_repeats()
             over = self.over
             if over is not None:
                 self._writer.note_failed(over=True)
@@ -354,20 +360,32 @@ class WorkflowRun(State):
             list_calls=sum(of_list.calls for of_list in self.lists.values() if not of_list.failed),
         )
 
+    def _note_repeats(self) -> None:
+        """Note for the later runs of a background job which steps may have run twice."""
+        if self.host.job_id is not None and (repeats := self._repeated()):
+            self.variables.note(REPEATED, to_builtins(repeats[:MAX_REPEATS_NOTED]))
+
+    def _repeated(self) -> tuple[Repeat, ...]:
+        """The steps that this run may have repeated, after those of earlier runs of its background job."""
+        earlier: tuple[Repeat, ...] = ()
+        if self.host.job_id is not None:
+            with suppress(StoreError):  # it is only a note
+                earlier = convert(self.variables.get(REPEATED) or (), tuple[Repeat, ...])
+        if self.lease is None or not self.lease.current_claim.interrupted:
+            return earlier
+        names = {repeat.step for repeat in earlier}
+        return *earlier, *self._repeats_of(t for t in self.traces if not t.replayed and t.step.name not in names)
+
+    def _repeats_of(self, steps: Iterable[StepRun]) -> tuple[Repeat, ...]:
+        task_id, canonical = self.task_id or "", self.host.canonical
+        return tuple(repeat(t.step, t.arguments, self.known, task_id, canonical) for t in steps if t.attempts)
+
     def _with_repeats(self, ended_run: EndedRun) -> EndedRun:
         """The ended run, with the steps that it may have repeated and those that another run may repeat."""
-        lease, unrecorded_steps = self.lease, self._writer.unrecorded
-        if lease is None or not (lease.current_claim.interrupted or unrecorded_steps):
+        lease = self.lease
+        if lease is None:
             return ended_run
-        known, task_id, canonical = self.known, lease.task.task_id, self.host.canonical
-
-        def repeats_of(steps: Iterable[StepRun]) -> tuple[Repeat, ...]:
-            calls = (this for this in steps if this.attempts)
-            return tuple(repeat(this.step, this.arguments, known, task_id, canonical) for this in calls)
-
-        unrecorded = repeats_of(unrecorded_steps)
-        if not lease.current_claim.interrupted:
-            return structs.replace(ended_run, unrecorded=unrecorded)
-        repeated = repeats_of(this for this in ended_run.traces if not this.replayed)
-        may_repeat = open_repeats(known, task_id, canonical)
+        unrecorded, repeated = self._repeats_of(self._writer.unrecorded), self._repeated()
+        is_interrupted = lease.current_claim.interrupted
+        may_repeat = open_repeats(self.known, lease.task.task_id, self.host.canonical) if is_interrupted else ()
         return structs.replace(ended_run, unrecorded=unrecorded, repeated=repeated, open_repeats=may_repeat)
