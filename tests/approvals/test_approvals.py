@@ -711,7 +711,7 @@ def test_lists_say_that_calls_need_an_approval_and_their_schema_has_it(baton: Co
     [tool] = client.list_tools()
 
     assert tool["description"] == "Pay.\n\nEach call needs the approval of a person of the group refunds."
-    assert tool["outputSchema"]["properties"]["approval"]["type"] == "object"
+    assert "object" in [values["type"] for values in tool["outputSchema"]["additionalProperties"]["anyOf"]]
     assert client.call_tool("pay", {"amount": 1}).structured is not None
 
 
