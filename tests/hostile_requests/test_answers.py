@@ -63,9 +63,16 @@ def client() -> Iterator[Client]:
     dynamodb.close()
 
 
+def run(client: Client, workflow: str) -> str:
+    """Run a workflow. Return its task from the list, the newest: Lambda would refuse the longest of the answers."""
+    client.get_prompt(workflow)
+    task = client.request("tasks/list").result["tasks"][0]
+    return str(task["taskId"])
+
+
 @pytest.mark.parametrize("workflow", SIZES)
 def test_a_poll_of_a_task_with_large_results_stays_within_its_budget_and_memory(client: Client, workflow: str) -> None:
-    task = client.get_prompt(workflow).task_id
+    task = run(client, workflow)
     poll = {"taskId": task, "_meta": {"mcp-baton/variables": "all"}}
     client.request("tasks/get", poll)
     gc.collect()
@@ -109,7 +116,7 @@ def test_a_form_does_not_repeat_the_whole_of_a_long_value(client: Client) -> Non
 
 
 def test_a_long_value_is_streamed_with_few_copies_in_memory(client: Client) -> None:
-    task = client.get_prompt("two_of_5_mb").task_id
+    task = run(client, "two_of_5_mb")
     sent_bytes = 0
 
     class Wire:
