@@ -429,27 +429,10 @@ def test_a_call_that_fails_again_stays_in_the_pause_reason() -> None:
 
 
 def test_only_the_element_without_the_field_fails() -> None:
-    server = Server("s")
-
-    @server.tool
-    def people() -> list[dict[str, str]]:
-        return [{"email": "a"}, {}]
-
-    @server.tool
-    def mail(to: str) -> str:
-        return to
-
-    @server.workflow
-    def write() -> None:
-        persons: Any = step(people)()
-        step(mail, each=persons)(to=item("email"))
-
-    with connect(server) as client:
+    with connect(members({"email": "a"}, {})) as client:
         run = client.call_workflow("write")
 
-    assert run.pause.failed_items == [
-        {"index": 1, "error": "no value for 'to': the element has no 'email'"},
-    ]
+    assert run.pause.failed_items == [{"index": 1, "error": "no value for 'to': the element has no 'email'"}]
 
 
 def test_finished_elements_are_stored_if_the_time_runs_out(make_client: MakeClient) -> None:
@@ -516,106 +499,3 @@ def test_the_handoff_has_one_call_for_each_open_element_and_each_call_is_recorde
     assert not state.paused
     assert last_run.completed
     assert values["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
-
-
-def test_a_pause_says_that_one_element_has_failed_and_another_one_has_no_approval() -> None:
-    server = Server("s")
-
-    @server.tool(approval=Approval("people", message="Mail {to}?"))
-    def mail(to: str) -> str:
-        raise ToolError(f"{to} has no mailbox")
-
-    @server.workflow
-    def write() -> None:
-        """Write to two people."""
-        step(mail, each=["a", "b"])(to=item())
-
-    with connect(server, owner="kim") as client:
-        run = client.call_workflow("write")
-        people = client.as_owner("ada", scopes=["people"])
-        [approval] = [entry for entry in people.approvals() if entry["arguments"] == {"to": "a"}]
-        people.approve(approval["approvalId"])
-        second_run = client.call_workflow("write", task=run.task_id)
-
-    assert second_run.pause.error == (
-        "1 of 2 calls failed; the call for element 0: a has no mailbox; 1 more was not made without approval"
-    )
-    assert (second_run.pause.failed_count, second_run.pause.unapproved_count) == (1, 1)
-    assert "because no person of the group 'people' had approved it: \"Mail b?\"" in second_run.text
-    assert 'Call mail with {"to": "a"' in second_run.text
-    assert '{"to": "b"' not in second_run.text  # the server makes this call after the decision
-
-
-@pytest.mark.parametrize("value", [None, "a text", {"a": 1}, list(range(1_001))])
-def test_the_remedy_of_a_list_that_is_none_corrects_its_source(value: Any) -> None:
-    server = Server("s", task_ids="text")
-
-    @server.tool
-    def find(city: str) -> object:
-        """Find people."""
-        return value if city == "Rome" else ["a"]
-
-    @server.tool
-    def mail(to: str) -> str:
-        """Mail a person."""
-        return to
-
-    @server.workflow
-    def write(city: str) -> None:
-        """Write to the people of a city."""
-        step(mail, each=step(find)(city=city))(to=item())
-
-    @server.workflow
-    def write_to(people: object = None) -> None:
-        """Write to people."""
-        step(mail, each=people)(to=item())
-
-    with connect(server) as client:
-        run = client.call_workflow("write", {"city": "Rome"})
-        client.call_tool("find", {"city": "Paris", "task_id": f"{run.task_id}/find"})
-        last_run = client.call_workflow("write", task=run.task_id)
-        of_argument = client.call_workflow("write_to", {"people": value})
-
-    assert f'call find with {{"city": "Rome", "task_id": "{run.task_id}/find"}}' in run.text
-    assert "For each element" not in run.text + of_argument.text
-    assert last_run.completed
-    assert of_argument.next[-1]["arguments"] == {"task_id": of_argument.task_id, "people": "<prompt arg people>"}
-
-
-def test_a_list_names_all_calls_that_wait_for_approvals() -> None:
-    server = Server("s")
-
-    @server.tool(approval=Approval("people", message="Mail {to}?"))
-    def mail(to: str) -> str:
-        """Mail a person."""
-        return to
-
-    @server.workflow
-    def write() -> None:
-        """Write to three people."""
-        step(mail, each=["a", "b", "c"])(to=item())
-
-    with connect(server, owner="kim") as client:
-        people = client.as_owner("ada", scopes=["people"])
-        run = client.call_workflow("write")
-        ids = {entry["arguments"]["to"]: entry["approvalId"] for entry in people.approvals()}
-        message = client.task(run.task_id).shown["statusMessage"]
-        people.deny(ids["b"], reason="No")
-        people.approve(ids["a"])
-        client.call_tool("mail", {"to": "a"}, task=f"{run.task_id}/mail/0")
-        after_call = client.task(run.task_id).pause
-        after_denial = client.call_workflow("write", task=run.task_id)
-
-    assert [(call["index"], call["message"]) for call in run.pause.unapproved] == [
-        (0, "Mail a?"),
-        (1, "Mail b?"),
-        (2, "Mail c?"),
-    ]
-    assert (
-        '2 more calls were not made, because no person of the group \'people\' had approved them: "Mail b?", "Mail c?".'
-        in run.text
-    )
-    assert message == "paused: waits for an approval of people (3 calls have none)"
-    assert (after_call.approval_id, after_call.unapproved_count) == (ids["b"], 2)
-    assert (after_denial.pause.message, after_denial.pause.unapproved_count) == ("Mail c?", 2)
-    assert '"Mail b?" (denied)' in after_denial.text

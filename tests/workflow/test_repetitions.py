@@ -2,21 +2,14 @@
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import (
-    Approval,
-    Server,
-    ToolError,
-    ask_model,
-    ask_user,
-    step,
-)
+from mcp_baton import Approval, Server, ToolError, ask_model, ask_user, step
 from mcp_baton.exceptions import OutcomeUnknown, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.stores import DynamoDBStore
@@ -29,23 +22,47 @@ from mcp_baton.workflow import runs
 from mcp_baton.workflow.run_task import take_task
 
 
-def shop(**options: Any) -> Server:
+def shop(*, workflow: Mapping[str, Any] = {}, reads: bool = False, **options: Any) -> Server:
     server = Server("shop", **options)
+    annotations = {"readOnlyHint": True} if reads else None
 
-    @server.tool
+    @server.tool(annotations=annotations)
     def charge(order: str, amount: int = 1) -> str:
         return f"charged {amount} for {order}"
 
-    @server.tool
+    @server.tool(annotations=annotations)
     def ship(order: str) -> str:
         return f"shipped {order}"
 
-    @server.workflow
+    @server.workflow(**workflow)
     def fulfil(order: str, amount: int = 1) -> None:
         step(charge)(order=order, amount=amount)
         step(ship)(order=order)
 
     return server
+
+
+def pay_back_server(ask: Callable[[str, str], Any] = ask_user, **refund_options: Any) -> Server:
+    """Return a server whose workflow asks for an argument of its second tool."""
+    server = Server("shop")
+
+    @server.tool
+    def find(order: str) -> str:
+        return order
+
+    @server.tool(**refund_options)
+    def refund(order: str, reason: str) -> str:
+        return f"{order}: {reason}"
+
+    @server.workflow
+    def pay_back(order: str) -> None:
+        step(refund)(order=step(find)(order=order), reason=ask("reason", "Why?"))
+
+    return server
+
+
+PAY_BACK: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
+CAPABLE: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 
 
 @pytest.fixture(params=["2026", "2025"])
@@ -246,31 +263,20 @@ def test_a_call_takes_over_the_task_of_a_run_that_died(client: Client, killed_af
 
 
 def test_one_of_two_calls_takes_over_a_run_that_died_and_the_other_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = pay_back_server()
-
-    @server.tool
-    def look(order: str) -> str:
-        return order
-
-    @server.workflow
-    def return_order(order: str) -> None:
-        step(server.tools["refund"].function)(order=step(look)(order=order), reason=ask_user("reason", "Why?"))
-
-    with connect(server) as client:
-        request: JsonObject = {"name": "return_order", "arguments": {"order": "A"}}
-        with client.killed_after("look"):
-            client.wire.result("tools/call", request, CAPABLE)
+    with connect(pay_back_server()) as client:
+        with client.killed_after("find"):
+            client.wire.result("tools/call", PAY_BACK, CAPABLE)
         client.clock.advance(46)
         faster: list[JsonObject] = []
         take = take_task
 
         def take_second(*arguments: Any, **options: Any) -> TaskRecord:
             monkeypatch.setattr(runs, "take_task", take)
-            faster.append(client.wire.send("tools/call", request, CAPABLE))
+            faster.append(client.wire.send("tools/call", PAY_BACK, CAPABLE))
             return take(*arguments, **options)
 
         monkeypatch.setattr(runs, "take_task", take_second)
-        slower = client.wire.send("tools/call", request, CAPABLE)
+        slower = client.wire.send("tools/call", PAY_BACK, CAPABLE)
         assert "inputRequests" in faster[0]
         assert "inputRequests" not in slower
         assert is_repeat(slower)
@@ -308,26 +314,9 @@ def test_a_call_that_stalls_after_it_found_no_task_looks_again(client: Client, m
 
 
 def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
-    server = Server("shop")
-
-    @server.tool
-    def find(order: str) -> str:
-        return order
-
-    @server.tool
-    def refund(order: str, reason: str) -> str:
-        return f"{order}: {reason}"
-
-    @server.workflow
-    def pay_back(order: str) -> None:
-        found = step(find)(order=order)
-        step(refund)(order=found, reason=ask_model("reason", "Why?"))
-
-    with connect(server) as client:
+    with connect(pay_back_server(ask_model)) as client:
         client.during("find", lambda: client.clock.sleep(4))
-        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
-        first = client.wire.result("tools/call", request, {})
-        second = client.wire.result("tools/call", request, {})
+        first, second = (client.wire.result("tools/call", PAY_BACK, {}) for _ in range(2))
         assert is_repeat(second)
         assert len(client.calls("find")) == 1
         structures: list[Any] = [first["structuredContent"], second["structuredContent"]]
@@ -335,35 +324,15 @@ def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
         assert structures[0]["next"] == structures[1]["next"]
 
 
-CAPABLE: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
-
-
-def pay_back_server() -> Server:
-    """Return a server whose workflow asks its user for an argument of its tool."""
-    server = Server("shop")
-
-    @server.tool
-    def refund(order: str, reason: str) -> str:
-        return f"{order}: {reason}"
-
-    @server.workflow
-    def pay_back(order: str) -> None:
-        step(refund)(order=order, reason=ask_user("reason", "Why?"))
-
-    return server
-
-
 def test_two_fast_calls_that_pause_for_an_answer_start_two_tasks_if_the_client_shows_no_forms() -> None:
     with connect(pay_back_server()) as client:
-        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
         no_forms: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {}}
-        results = [client.wire.result("tools/call", request, no_forms) for _ in range(2)]
+        results = [client.wire.result("tools/call", PAY_BACK, no_forms) for _ in range(2)]
         assert [is_repeat(result) for result in results] == [False, False]
 
 
 def test_a_task_that_a_later_call_has_named_is_not_repeated() -> None:
-    server = shop()
-    with connect(server) as client:
+    with connect(shop()) as client:
         client.tool_raises("ship", ToolError("no stock"), times=1)
         slow(client)
         first = call(client, order="A")
@@ -387,17 +356,7 @@ def test_repetitions_can_be_turned_off_and_a_workflow_overrides_the_server() -> 
         slow(client)
         call(client, order="A")
         assert not is_repeat(call(client, order="A"))
-    server = Server("shop", repeats=timedelta(0))
-
-    @server.tool
-    def charge(order: str) -> str:
-        return order
-
-    @server.workflow(repeats=timedelta(hours=1))
-    def fulfil(order: str) -> None:
-        step(charge)(order=order)
-
-    with connect(server) as client:
+    with connect(shop(workflow={"repeats": timedelta(hours=1)}, repeats=timedelta(0))) as client:
         slow(client)
         call(client, order="A")
         client.clock.advance(3_000)
@@ -405,19 +364,7 @@ def test_repetitions_can_be_turned_off_and_a_workflow_overrides_the_server() -> 
 
 
 def test_a_workflow_whose_tools_only_read_is_never_repeated() -> None:
-    server = Server("shop")
-
-    @server.tool(annotations={"readOnlyHint": True})
-    def charge(order: str) -> str:
-        """Look up an order."""
-        return order
-
-    @server.workflow
-    def fulfil(order: str) -> None:
-        """Look up an order."""
-        step(charge)(order=order)
-
-    with connect(server) as client:
+    with connect(shop(reads=True)) as client:
         slow(client)
         call(client, order="A")
         assert not is_repeat(call(client, order="A"))
@@ -477,17 +424,7 @@ def test_a_start_whose_response_was_lost_is_found(client: Client, monkeypatch: p
 
 
 def background_shop() -> Server:
-    server = Server("shop")
-
-    @server.tool
-    def charge(order: str) -> str:
-        return f"charged {order}"
-
-    @server.workflow(background=True)
-    def fulfil(order: str) -> None:
-        step(charge)(order=order)
-
-    return server
+    return shop(workflow={"background": True})
 
 
 def start(client: Client) -> tuple[str, JsonObject]:
@@ -585,25 +522,10 @@ def test_new_always_starts_a_task(client: Client) -> None:
 
 
 def test_approvals_of_a_repeated_call_are_asked_for_once() -> None:
-    server = Server("shop")
-
-    @server.tool(approval=Approval("bosses"))
-    def refund(order: str) -> str:
-        return order
-
-    @server.tool
-    def find(order: str) -> str:
-        return order
-
-    @server.workflow
-    def pay_back(order: str) -> None:
-        step(refund)(order=step(find)(order=order))
-
-    with connect(server) as client:
+    with connect(pay_back_server(lambda *_: "late", approval=Approval("bosses"))) as client:
         boss = client.as_owner("boss", scopes=["bosses"])
         client.during("find", lambda: client.clock.sleep(4))
-        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
-        client.wire.result("tools/call", request, {})
-        second = client.wire.result("tools/call", request, {})
+        client.wire.result("tools/call", PAY_BACK, {})
+        second = client.wire.result("tools/call", PAY_BACK, {})
         assert is_repeat(second)
         assert len(boss.approvals()) == 1
