@@ -70,7 +70,6 @@ def test_a_denied_call_stays_denied_and_names_the_reason(baton: Connect, era: Er
     direct_call = client.call_tool("pay", CALL, task=run.task_id)
 
     for denied_run in denied_runs:
-        assert denied_run.pause is not None
         assert (denied_run.pause.type, denied_run.pause.reason) == ("approvalDenied", 'Paid "before"')
         assert r'The reason: "Paid \"before\"".' in denied_run.text
         assert denied_run.next == [{"tool": "refund", "arguments": {"task_id": run.task_id, "task_action": "cancel"}}]
@@ -106,7 +105,7 @@ def test_the_approval_of_a_failed_attempt_is_not_used_again_after_the_arguments_
     client.call_workflow("refund", {"order": "B-1"}, task=run.task_id)
     resumed_run = client.call_workflow("refund", {"order": "A-17"}, task=run.task_id)
 
-    assert (resumed_run.pause and resumed_run.pause.type, len(bank.payments)) == ("approvalRequired", 1)
+    assert (resumed_run.pause.type, len(bank.payments)) == ("approvalRequired", 1)
 
 
 def test_a_continuation_cannot_use_the_approval_of_a_run_that_died(baton: Connect) -> None:
@@ -124,7 +123,7 @@ def test_a_run_cannot_use_the_approval_of_a_continuation_that_died(baton: Connec
         client.call_tool("pay", CALL, task=run.task_id)
     resumed_run = client.call_workflow("refund", task=run.task_id)
 
-    assert (resumed_run.pause and resumed_run.pause.type, len(bank.payments)) == ("approvalRequired", 1)
+    assert (resumed_run.pause.type, len(bank.payments)) == ("approvalRequired", 1)
 
 
 @pytest.mark.parametrize(("is_list", "parallel"), [(False, 1), (False, 3), (True, 1), (True, 3)])
@@ -144,7 +143,7 @@ def test_an_approval_is_used_twice_at_most_if_each_run_dies(baton: Connect, *, i
     paused_run = client.call_workflow("refund", task=run.task_id)
 
     assert (payments, used_approval["uses"]) == (["a", "a"], 2)
-    assert (paused_run.pause and paused_run.pause.type, len(waiting_ids(client))) == ("approvalRequired", 1)
+    assert (paused_run.pause.type, len(waiting_ids(client))) == ("approvalRequired", 1)
     approve_all(client)
     assert client.call_workflow("refund", task=run.task_id).completed
 
@@ -315,7 +314,7 @@ def test_a_denied_call_of_a_task_stays_denied_after_the_expiry(baton: Connect) -
     client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
 
     pause = client.call_workflow("refund", task=run.task_id).pause
-    assert (pause and pause.type, waiting_ids(client)) == ("approvalDenied", [])
+    assert (pause.type, waiting_ids(client)) == ("approvalDenied", [])
 
 
 def test_an_approval_does_not_outlive_its_task(baton: Connect) -> None:
@@ -380,7 +379,7 @@ def test_an_approval_of_a_step_guards_only_the_step(baton: Connect, era: Era) ->
     run = client.call_workflow("refund", ORDER)
     continuation = client.call_tool("pay", CALL, task=run.task_id)
 
-    assert (run.pause and run.pause.type, continuation.is_error, bank.payments) == ("approvalRequired", True, [])
+    assert (run.pause.type, continuation.is_error, bank.payments) == ("approvalRequired", True, [])
     assert not client.call_tool("pay", CALL).is_error  # a call outside the step needs no approval (docs/approvals.md)
     approve_all(client)
     assert client.call_workflow("refund", task=run.task_id).completed
@@ -405,7 +404,7 @@ def test_each_element_of_a_list_has_an_approval_and_all_are_requested_at_once(ba
     client = baton(server, era=era)
     run = client.call_workflow("refund")
 
-    assert (run.pause and run.pause.type, len(waiting_ids(client)), payments) == ("approvalRequired", 2, ["b"])
+    assert (run.pause.type, len(waiting_ids(client)), payments) == ("approvalRequired", 2, ["b"])
     approve_all(client)
     assert client.call_workflow("refund", task=run.task_id).completed
     assert payments == ["b", "a", "c"]
@@ -418,7 +417,6 @@ def test_parallel_steps_wait_for_their_approvals_at_the_same_time(baton: Connect
     client = baton(server)
     run = client.call_workflow("refund")
 
-    assert run.pause is not None
     assert (run.pause.step, len(waiting_ids(client))) == ("a", 2)
     approve_all(client)
     assert client.call_workflow("refund", task=run.task_id).completed
@@ -542,7 +540,7 @@ def test_a_task_says_what_became_of_its_approval(
     shown_content: Any = shown.structured
     listed = client.call_tool("refund", {"task_action": "list"})
 
-    assert (task.pause and task.pause.type, task.shown["statusMessage"]) == (pause, message)
+    assert (task.pause.type, task.shown["statusMessage"]) == (pause, message)
     assert shown_content["pause_reason"]["type"] == pause
     assert sentence in shown.text
     assert pause in listed.text
@@ -823,7 +821,7 @@ def test_an_expired_approval_cannot_be_decided_or_used_and_is_requested_again(ba
     paused_run = client.call_workflow("refund", task=run.task_id)
     [second] = waiting_ids(client)
 
-    assert (paused_run.pause and paused_run.pause.type, first != second) == ("approvalRequired", True)
+    assert (paused_run.pause.type, first != second) == ("approvalRequired", True)
 
 
 def test_an_approved_call_cannot_run_after_the_expiry(baton: Connect) -> None:

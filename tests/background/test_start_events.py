@@ -1,7 +1,8 @@
 """Events that start workflows in the background (docs/events.md)."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -126,11 +127,18 @@ def test_null_for_an_optional_argument_counts_as_left_out(client: Client) -> Non
     assert client.send_event(event())["outcome"] == "repeated"
 
 
+@contextmanager
+def slow_delivery(late: Callable[..., bool] = lambda *_: False) -> Iterator[None]:
+    """Let a delivery find that it was too slow, and run this function just before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(creating, "lasts", late)
+        yield
+
+
 def test_an_event_whose_slow_delivery_died_after_it_cancelled_its_task_starts_the_workflow(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(creating, "lasts", lambda *_: False)
+    with slow_delivery(), monkeypatch.context() as patch:
         patch.setattr(DynamoDBStartStore, "forget", lambda *_: None)
         with pytest.raises(StoreBusy, match="too late"):
             client.send_event(event())
@@ -139,25 +147,19 @@ def test_an_event_whose_slow_delivery_died_after_it_cancelled_its_task_starts_th
     assert len(client.calls("charge")) == 1
 
 
-def test_a_slow_delivery_that_cannot_cancel_its_task_leaves_it_to_the_next_one(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_delivery_that_cannot_cancel_its_task_leaves_it_to_the_next_one(client: Client) -> None:
     def late(*_: object) -> bool:
         client.store.fails("UpdateItem", times=1)
         return False
 
-    with monkeypatch.context() as patch:
-        patch.setattr(creating, "lasts", late)
-        with pytest.raises(OutcomeUnknown):
-            client.send_event(event())
+    with slow_delivery(late), pytest.raises(OutcomeUnknown):
+        client.send_event(event())
     assert client.send_event(event())["outcome"] == "repeated"
     client.clock.advance(120)
     assert len(client.calls("charge")) == 1
 
 
-def test_a_slow_delivery_whose_task_a_worker_has_started_does_not_say_that_nothing_was_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_slow_delivery_whose_task_a_worker_has_started_does_not_say_that_nothing_was_run() -> None:
     with connect(shop(), workers="by hand") as client:
 
         def late(*_: object) -> bool:
@@ -168,10 +170,8 @@ def test_a_slow_delivery_whose_task_a_worker_has_started_does_not_say_that_nothi
                 client.run_worker()
             return False
 
-        with monkeypatch.context() as patch:
-            patch.setattr(creating, "lasts", late)
-            with pytest.raises(OutcomeUnknown, match="could not be cancelled"):
-                client.send_event(event())
+        with slow_delivery(late), pytest.raises(OutcomeUnknown, match="could not be cancelled"):
+            client.send_event(event())
         assert client.send_event(event())["outcome"] == "repeated"
         client.clock.advance(120)
         assert len(client.calls("charge")) == 1

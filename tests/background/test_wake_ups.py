@@ -124,58 +124,38 @@ def test_all_calls_of_a_task_continue_after_a_decision_or_a_callback(client: Cli
     assert (first.poll().status, second.poll().status, len(client.calls("pay"))) == ("completed", "completed", 1)
 
 
-def test_a_sleep_that_ends_while_a_parallel_step_still_runs_wakes_its_workflow() -> None:
-    server, clients = Server("ci"), list[Client]()
-
-    @server.tool
-    def check() -> None:
-        clients[-1].clock.sleep(40)
-
-    @server.tool
-    def remind() -> None:
-        """Remind someone."""
-
-    @server.workflow(background=True, parallel=3)
+def test_a_sleep_that_ends_while_a_parallel_step_still_runs_wakes_its_workflow(shop: Server) -> None:
+    @shop.workflow(background=True, parallel=3)
     def release() -> None:
         sleep_until("soon", timedelta(seconds=30))
-        step(check)()
+        step("note")(of=1)
         sleep_until("late", timedelta(hours=20))
-        step(remind, after=["soon"])()
+        step("note", name="remind", after=["soon"])(of=2)
 
-    with connect(server) as client:
-        clients.append(client)
+    with connect(shop) as client:
+        client.during("note", lambda: client.clock.sleep(40))
         flow = flow_task(client, client.start_task("release", {}).task_id)
         client.clock.advance(SOON_S)
         assert client.task(flow).steps["remind"] == "completed"
 
 
 @pytest.mark.parametrize("also_waits", [False, True])
-def test_a_job_continues_whose_question_was_answered_while_another_step_ran(also_waits: bool) -> None:
-    server, answers = Server("shop"), list[Callable[[], object]]()
-
-    @server.tool(approval=Approval("refunds", expires=timedelta(hours=8)))
-    def pay() -> None:
-        answers.pop()()
-
-    @server.tool
-    def paint(color: str) -> None:
-        """Paint the order."""
-
-    @server.workflow(background=True, parallel=3)
+def test_a_job_continues_whose_question_was_answered_while_another_step_ran(shop: Server, also_waits: bool) -> None:
+    @shop.workflow(background=True, parallel=3)
     def order() -> None:
-        step(pay)()
-        step(paint)(color=ask_user("color", "Which color?"))
+        step("pay")(amount=1)
+        step("note")(of=ask_user("number", "Which number?", returns=int))
         if also_waits:
             sleep_until("night", timedelta(hours=3))
 
-    with connect(server, owner="kim") as client:
+    with connect(shop, owner="kim") as client:
         task = client.start_task("order", {})
-        response: JsonObject = {"action": "accept", "content": {"color": "red"}}
+        response: JsonObject = {"action": "accept", "content": {"number": 3}}
         update: JsonObject = {"taskId": task.task_id, "inputResponses": dict.fromkeys(task.input_requests, response)}
-        answers.append(lambda: client.request("tasks/update", update))
+        client.during("pay", lambda: client.request("tasks/update", update))
         approve_all(client)
         client.clock.advance(SOON_S)
-        assert client.task(flow_task(client, task.task_id)).steps["paint"] == "completed"
+        assert client.task(flow_task(client, task.task_id)).steps["note"] == "completed"
 
 
 ELSEWHERE: dict[str, tuple[Callable[[Client, str], object], str, list[str]]] = {
@@ -195,15 +175,10 @@ def test_a_job_asks_no_question_that_another_call_has_answered_or_whose_workflow
 ) -> None:
     server = Server("shop")
 
-    @server.tool
-    def paint(color: str, size: str) -> None:
-        """Paint the order."""
-
     @server.workflow(background=True)
     def order() -> None:
-        """Order something."""
-        color = ask_user("color", "Which color?")
-        step(paint)(color=color, size=ask_user("size", "Which size?"))
+        ask_user("color", "Which color?")
+        ask_user("size", "Which size?")
 
     happens, status, asked = elsewhere
     with connect(server, owner="kim") as client:
@@ -224,29 +199,18 @@ def test_a_job_waits_for_what_the_workflow_waits_for_after_a_request_has_continu
     assert task.poll().status == "completed"
 
 
-def test_two_calls_do_not_wake_each_other_without_end_if_a_step_fails_each_time() -> None:
-    server, calls = Server("shop"), list[int]()
-
-    @server.tool(approval=Approval("refunds", expires=timedelta(hours=8)))
-    def pay() -> str:
-        return "paid"
-
-    @server.tool
-    def note() -> None:
-        """Note something. The last failure is far behind those that are expected, so that the test ends."""
-        calls.append(1)
-        if len(calls) < 20:
-            raise ToolError("the printer is off")
-
-    @server.workflow(background=True, parallel=2)
+def test_two_calls_do_not_wake_each_other_without_end_if_a_step_fails_each_time(shop: Server) -> None:
+    @shop.workflow(background=True, parallel=2)
     def order() -> None:
-        step(pay)()
-        step(note)()
+        step("pay")(amount=1)
+        step("note")(of=1)
 
-    with connect(server, owner="kim") as client:
+    with connect(shop, owner="kim") as client:
+        # The last failure is far behind those that are expected, so that the test ends.
+        client.tool_raises("note", ToolError("the printer is off"), times=20)
         first = client.start_task("order", {})
         second = client.start_task("order", {"task_id": flow_task(client, first.task_id)})
         client.clock.advance(SOON_S)
         # A step that needs the model ends each call.
         assert (first.poll().status, second.poll().status) == ("completed", "completed")
-        assert len(calls) == 2, "each call makes one attempt"
+        assert len(client.calls("note")) == 2, "each call makes one attempt"

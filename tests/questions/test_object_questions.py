@@ -51,7 +51,6 @@ ANSWERS: dict[str, Json] = {
 }
 
 
-@pytest.mark.parametrize("era", ["2025", "2026"])
 def test_a_user_fills_in_one_form_for_each_object(era: Literal["2025", "2026"]) -> None:
     with connect(shop(background=False), era=era) as client:
         client.answers(ANSWERS)
@@ -60,14 +59,12 @@ def test_a_user_fills_in_one_form_for_each_object(era: Literal["2025", "2026"]) 
         assert "A HIGH, B LOW, HIGH" in run.text
 
 
-@pytest.mark.parametrize("era", ["2025", "2026"])
 def test_a_background_workflow_asks_for_objects_by_forms(era: Literal["2025", "2026"]) -> None:
     with connect(shop(background=True), era=era) as client:
         client.answers(ANSWERS)
         assert "A HIGH, B LOW, HIGH" in str(client.start_task("ship", {}).wait())
 
 
-@pytest.mark.parametrize("era", ["2025", "2026"])
 def test_a_form_of_an_object_without_an_answer_is_declined(era: Literal["2025", "2026"]) -> None:
     with connect(shop(background=False), era=era) as client:
         run = client.call_workflow("ship", {})

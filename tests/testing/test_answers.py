@@ -170,7 +170,6 @@ def test_a_workflow_pauses_if_its_questions_are_not_answered_beforehand(answers:
     with connect(borrowing()) as client:
         client.answers(answers)
         run = client.call_workflow("borrow")
-        assert run.pause is not None
         assert run.pause.type == "answersRequired"
         assert run.answer(reader="Kim", weeks=2).completed
 

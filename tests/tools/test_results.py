@@ -251,5 +251,4 @@ def test_next_leaves_out_a_call_that_would_fail_again_and_the_text_keeps_it(bato
     assert run.next == [resume_call]
     assert 'Call find with {"title": "Nope"' in run.text
     assert "not retryable: correct the cause first" in run.text
-    assert run.pause is not None
     assert run.pause.to_dict()["suggestedTool"] == "find"

@@ -275,7 +275,6 @@ def changed_definition(kind: Kind, era: Era) -> Iterator[tuple[World, Client, st
 WAYS: Final = (start, resume, continuation, worker, beside_a_list, parallel, kill, changed_definition)
 
 
-@pytest.mark.parametrize("era", ["2025", "2026"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_of_step_ends_once_in_each_way(

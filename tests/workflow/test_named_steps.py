@@ -128,7 +128,6 @@ def begun(*steps: ToolStep, broken: Sequence[str] = (), **options: Any) -> Itera
         yield post, client, started(post, client)
 
 
-@pytest.mark.parametrize("era", ["2025", "2026"])
 @pytest.mark.parametrize("in_meta", [True, False])
 def test_a_call_is_recorded_as_the_step_that_it_names(era: Literal["2025", "2026"], way: str, *, in_meta: bool) -> None:
     post = Post([FETCH, missing("first"), missing("second"), mail("third")])
