@@ -1,12 +1,17 @@
-"""The template with the changes in the README of an example (tests/deployed/test_examples.py deploys it)."""
+"""The template with the changes in the README of an example, or with the resources of docs/events.md (tests/deployed
+deploys them)."""
 
+import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from tests.event_docs import with_event_resources
 from tests.example_readmes import ExampleReadme
 from tests.template.cloudformation import Stack
-from tests.template.conftest import SERVING, Translate, variables
+from tests.template.conftest import SAM, SERVING, Translate, variables
 
 READ = re.compile(r"os\.environ\[\"(\w+)\"\]")
 
@@ -21,3 +26,18 @@ def test_the_functions_have_every_variable_that_the_example_reads(name: str, tra
     for function in SERVING:
         values = variables(stack, function)
         assert {variable for variable in names if values.get(variable)} == names
+
+
+def test_the_resources_for_events_are_valid(source: str, tmp_path: Path) -> None:
+    template = tmp_path / "template.yaml"
+    template.write_text(with_event_resources(source))
+
+    process = subprocess.run(
+        [SAM / "sam", "validate", "--lint", "--region", "us-east-1", "--template", template],
+        env={**os.environ, "SAM_CLI_TELEMETRY": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert process.returncode == 0, process.stdout + process.stderr

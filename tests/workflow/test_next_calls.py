@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from mcp_baton import Argument, Fetch, ListStep, ToolStep, Workflow, constant, item, prompt_arg, step_output
 from mcp_baton.present.recording import RESULT_LOST, recorded_text
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import PAUSE_REASONS, RESULT_PREFIX, StepStatus, TaskStatus
+from mcp_baton.tasks.dynamodb.values import ValuePointer, Variables
+from mcp_baton.tasks.record import APPROVAL_PREFIX, PAUSE_REASONS, RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS
 from mcp_baton.workflow.continuation import ContinuationCall
@@ -16,7 +18,7 @@ from mcp_baton.workflow.continuations import Recorded
 from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.pause import PauseReason, StepFailed
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.remaining import next_calls
+from mcp_baton.workflow.remaining import is_denied, next_calls
 from tests.fakes import ScriptedHost, plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
@@ -142,3 +144,21 @@ def test_a_task_without_its_workflow_has_steps_but_no_next_call() -> None:
     assert text(plan_without_workflow, write_of("get")) == "Recorded as step 'get' (1 of 4 done)."
     ended_plan = plan_of(plan("cccc").task, None)
     assert text(ended_plan, write_of("get")) == "All 4 steps are done; the client completes the task."
+
+
+NOTE = f"{APPROVAL_PREFIX}pay"
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, False),
+        ({NOTE: {"digest": "d", "repeat": 0}}, False),
+        ({NOTE: {"digest": "d", "repeat": 0, "denied": {}}}, True),
+        # A value outside the task's item, while DynamoDB does not answer.
+        (Variables({NOTE: ValuePointer("b", 300, 300, 300).attribute()}), False),
+    ],
+    ids=["no approval", "not denied", "denied", "unreadable"],
+)
+def test_a_step_is_denied_if_the_note_of_its_approval_says_so(variables: JsonObject, expected: bool) -> None:
+    assert is_denied(variables, "pay") is expected

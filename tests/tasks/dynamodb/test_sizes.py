@@ -1,11 +1,12 @@
-"""The sizes of attribute values and items."""
+"""The sizes of attribute values and items, and when variables are decoded."""
 
 import json
 
 import pytest
 
+from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, encode_text, native, text_bytes, text_in
-from mcp_baton.tasks.dynamodb.values import item_size, size
+from mcp_baton.tasks.dynamodb.values import Variables, item_size, size
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,21 @@ def test_all_forms_of_a_value_have_the_same_text_and_length(attribute: Attribute
     text = text_in(attribute)
     assert json.loads(text) == decode(attribute)
     assert text_bytes(attribute) == len(text.encode())
+
+
+def test_variables_are_decoded_when_they_are_read() -> None:
+    variables = Variables({"good": {"S": "[1]"}, "bad": {"S": "{"}, '"\\ud800"': {"S": "1"}})
+    assert list(variables) == ["good", "bad", "\ud800"]
+    assert "bad" in variables
+    assert "worse" not in variables
+    assert variables["good"] == [1]
+    with pytest.raises(StoreError):
+        _ = variables["bad"]
+
+
+def test_changing_a_read_value_does_not_change_the_stored_one() -> None:
+    variables = Variables({"list": {"S": "[1]"}})
+    value = variables["list"]
+    assert isinstance(value, list)
+    value.append(2)
+    assert variables == {"list": [1]}

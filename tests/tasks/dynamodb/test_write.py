@@ -1,14 +1,20 @@
-"""Which values of a write stay in the task's head, leave it, or are replaced by a note."""
+"""Which values of a write stay in the task's head, leave it, or are replaced by a note; and pointers."""
 
 from typing import Any, cast
 
 import pytest
 
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_text, native
 from mcp_baton.tasks.dynamodb.heads import MAX_INLINE_BYTES, fit_new, head_bytes, head_room, is_fitting, values_in
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
-from mcp_baton.tasks.dynamodb.outside import Mover
+from mcp_baton.tasks.dynamodb.outside import (
+    BUNDLE_BYTES,
+    Mover,
+    Part,
+    make_bundles,
+    piece_key,
+)
 from mcp_baton.tasks.dynamodb.values import item_size, pointer_in
 from mcp_baton.tasks.dynamodb.write import Write
 from mcp_baton.tasks.record import PROGRESS, NewTask
@@ -104,3 +110,42 @@ def test_a_new_task_with_few_bytes_is_written_unchanged(
     fit = fit_new(item, PLAIN, mover(FakeTable(), item).move)
     assert (fit == item) is is_unchanged
     assert item_size(fit) < 1_000 + MAX_INLINE_BYTES + 600
+
+
+NAME = "Zk3q_-8yTn0aAbBcCdDeEf"
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        encode_text('"V,x,1,1"', 10**9),
+        {"B": b"V,x,1,1"},
+        native({"V": 1}),
+        *(encode_text(text, 10**9) for text in ("true", "false", "null", "-1", "[]", "{}")),
+    ],
+)
+def test_other_attributes_are_not_pointers(attribute: Attribute) -> None:
+    assert pointer_in(attribute) is None
+
+
+OWNERS = ["kim", "Kim", "a", "a#b", "#", "", '"', "lone \ud800", "o" * 5_000]
+
+
+def test_different_owners_tasks_and_bundles_have_different_keys() -> None:
+    tasks, bundles = ["0" * 34, "1" * 34], [NAME, NAME[::-1]]
+    places = [
+        (owner, task, bundle, piece) for owner in OWNERS for task in tasks for bundle in bundles for piece in (0, 1)
+    ]
+    keys = {piece_key(*place)["pk"]["S"] for place in places}
+    assert len(keys) == len(places)
+    assert {len(key.encode()) for key in keys} == {len("VALUE#") + 32 + 1 + 34 + 1 + 22 + 1 + 1}
+
+
+def test_bundles_are_filled_up_to_the_size_of_an_item() -> None:
+    sizes = {"a": 100_000, "b": 200_000, "c": 120_000, "d": BUNDLE_BYTES + 1, "e": 10, "f": 10}
+    bundles = make_bundles([Part((name,), size, name.encode() * size) for name, size in sizes.items()])
+    assert [["".join(part.path) for part in bundle.parts] for bundle in bundles] == [["d"], ["b", "c"], ["a", "e", "f"]]
+    for bundle in bundles:
+        assert len(bundle.data) <= BUNDLE_BYTES or len(bundle.parts) == 1
+        for part, pointer in bundle.pointers():
+            assert bundle.data[pointer.offset : pointer.offset + pointer.stored_bytes] == part.data
