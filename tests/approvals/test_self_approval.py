@@ -115,24 +115,16 @@ def every_way_to_call(client: Client, tool: str = "pay", workflow: str = "refund
     }
 
 
-def test_no_way_to_call_the_tool_avoids_the_approval(baton: Connect, era: Era) -> None:
-    bank = Bank(task="optional")
-    client = baton(bank.server, era=era, workers="by hand")
-    for call in every_way_to_call(client).values():
+@pytest.mark.parametrize("prefix", ["", "bank_"], ids=["its own server", "an included one"])
+def test_no_way_to_call_the_tool_avoids_the_approval(baton: Connect, era: Era, prefix: str) -> None:
+    bank, server = Bank(task="optional"), Server("all")
+    if prefix:
+        server.include(bank.server, prefix=prefix)
+    client = baton(server if prefix else bank.server, era=era, workers="by hand")
+    for call in every_way_to_call(client, f"{prefix}pay", f"{prefix}refund").values():
         attempt(call)
     while client.waiting_events:
         client.run_worker()
-
-    assert bank.payments == []
-    assert waiting_ids(client)
-
-
-def test_no_way_to_call_an_included_tool_avoids_the_approval(baton: Connect, era: Era) -> None:
-    bank, server = Bank(), Server("all")
-    server.include(bank.server, prefix="bank_")
-    client = baton(server, era=era)
-    for call in every_way_to_call(client, "bank_pay", "bank_refund").values():
-        attempt(call)
 
     assert bank.payments == []
     assert waiting_ids(client)
@@ -353,10 +345,8 @@ def test_a_changed_definition_needs_another_approval(
     new_client = client.deployed(changed_bank.server)
     resumed_run = new_client.call_workflow("refund", task=run.task_id)
     if decision_time == "after":
-        approval = next(record for record in kim(client).approvals() if record["message"] == "Pay 250.0 EUR for A-17?")
         kim(client).approve(run.pause.approval_id)
         resumed_run = new_client.call_workflow("refund", task=run.task_id)
-        assert approval["digest"]
 
     assert resumed_run.pause.type == "approvalRequired"
     assert resumed_run.pause.approval_id != run.pause.approval_id

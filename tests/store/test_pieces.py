@@ -170,11 +170,3 @@ def test_a_copied_pointer_reads_no_other_owners_items(store: Store, engine: Engi
     with pytest.raises(ValueLost, match="missing"):
         _ = record.variables["secret"]
     assert their_task.variables["secret"] == BIG
-
-
-@ON_MEMORY
-def test_printing_a_task_fetches_nothing(store: Store, begin: Begin, requests: Requests) -> None:
-    task = store.write(begin(), Batch(steps=(completion(0, BIG),), result={"large": BIG}))
-    requests.take()
-    assert BIG not in repr(task)
-    assert requests.take() == []

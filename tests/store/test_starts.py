@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import pytest
+
 from mcp_baton.tasks.record import NewTask
 from mcp_baton.tasks.store import Start
 from tests.store.conftest import Clock
@@ -17,21 +19,15 @@ def start(store: Store, task_id: str, *, lasts_ms: int = 45_000) -> Start:
     return Start(task_id, now_ms, now_ms + lasts_ms)
 
 
-def test_one_of_eight_equal_calls_stores_its_start(store: Store, owner: str, threads: Threads, rounds: Rounds) -> None:
-    for number in rounds(200):
+@pytest.mark.parametrize("is_repetition", [False, True], ids=["a new start", "a replaced start"])
+def test_one_of_eight_equal_calls_at_once_stores_its_start(
+    store: Store, owner: str, threads: Threads, rounds: Rounds, is_repetition: bool
+) -> None:
+    for number in rounds(25 if is_repetition else 200):
+        first = start(store, "first") if is_repetition else None
+        if first:
+            assert store.starts.begin(owner, f"{owner}-{number}", first, None) is None
         starts = [start(store, f"task-{number}-{caller}") for caller in range(CALLERS)]
-        calls = [partial(store.starts.begin, owner, f"{owner}-{number}", own, None) for own in starts]
-        found = call_at_once(threads, calls, ())
-        winners = [own for own, other in zip(starts, found, strict=True) if other is None]
-        assert len(winners) == 1
-        assert [other for other in found if other is not None] == winners * (CALLERS - 1)
-
-
-def test_one_of_eight_equal_calls_replaces_a_start(store: Store, owner: str, threads: Threads, rounds: Rounds) -> None:
-    for number in rounds(25):
-        first = start(store, "first")
-        assert store.starts.begin(owner, f"{owner}-{number}", first, None) is None
-        starts = [start(store, f"task-{caller}") for caller in range(CALLERS)]
         calls = [partial(store.starts.begin, owner, f"{owner}-{number}", own, first) for own in starts]
         found = call_at_once(threads, calls, ())
         winners = [own for own, other in zip(starts, found, strict=True) if other is None]

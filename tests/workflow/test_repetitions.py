@@ -3,7 +3,6 @@
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -498,17 +497,6 @@ def test_a_background_call_whose_workflow_a_later_call_has_named_is_not_repeated
         third_id, third = start(client)
         assert not is_repeat(third)
         assert third_id != first_id
-
-
-def test_eight_equal_calls_at_once_start_one_task() -> None:
-    with connect(shop()) as client, ThreadPoolExecutor(8) as threads:
-        for number in range(10):
-            slow(client, 4)
-            results = list(threads.map(lambda _, number=number: call(client, order=f"order {number}"), range(8)))
-            assert [is_repeat(result) for result in results].count(False) == 1
-            task_ids = {result["_meta"]["task_id"] for result in results}  # type: ignore[index,call-overload]
-            assert len(task_ids) == 1
-        assert len(client.calls("charge")) == 10
 
 
 def test_new_always_starts_a_task(client: Client) -> None:
