@@ -467,6 +467,33 @@ def test_the_elements_are_stored_even_if_none_of_them_has_a_result(make_client: 
     assert "pause_reason" not in client.call_tool("notify", {"to": "a", "text": "hello"}, task=run.task_id).meta
 
 
+@pytest.mark.parametrize("ask", [False, True])
+def test_a_list_that_lacks_an_argument_for_all_calls_pauses_for_it(ask: bool) -> None:
+    server = Server("s")
+
+    @server.tool
+    def notify(to: str, text: str) -> str:
+        """Notify."""
+        return f"{text} {to}"
+
+    step = ListStep("notify", tool="notify", arguments={"to": item()}, each=constant(["Ann", "Bob"]))
+    server.add_workflow(Workflow(name="report", description="Report.", steps=[step], ask=ask))
+    with connect(server) as client:
+        client.answers({"To Report, step 'notify' needs these values.": {"text": "hello"}})
+        run = client.call_workflow("report")
+        if not ask:
+            assert (run.pause.type, run.pause.missing_fields) == ("schemaMismatch", ["text"])
+            for call, text in zip(run.next[:-1], ["hi", "hello"], strict=True):
+                client.call_tool("notify", {**call["arguments"], "text": text})
+            run = client.call_workflow("report", run.next[-1]["arguments"])
+
+        assert run.completed
+        assert client.calls("notify") == [
+            {"to": "Ann", "text": "hello" if ask else "hi"},
+            {"to": "Bob", "text": "hello"},
+        ]
+
+
 def test_an_empty_list_completes_the_step() -> None:
     sites = Sites()
     sites.found_sites = []

@@ -91,21 +91,30 @@ class KnownValues(SourceValues, frozen=True):
         elements = "" if isinstance(value, Missing) else list_of(value)
         return None if isinstance(elements, str) else ListElements(elements, {})
 
-    def decide_items(self, step: ListStep) -> ListElements | PauseReason | str:
+    def decide_items(self, step: ListStep, required: frozenset[str]) -> ListElements | PauseReason | str:
         """The items with which a list starts; or why it cannot start, or fails (a text).
 
         The elements of an earlier run stay, even if the list is another one now.
+
+        Args:
+            required: The required arguments of its tool.
         """
         items = self._items_or_reason(step)
         if isinstance(items, ListElements) and not items.open:
             return items  # no call needs the arguments
+        answers = self.answers.get(step.name, {})
         shared_sources = {
             name: source
             for name, source in step.arguments.items()
-            if not any(isinstance(part, Item) for part in parts_of(source))
+            if name not in answers and not any(isinstance(part, Item) for part in parts_of(source))
         }
         shared_arguments = self._resolve_all(shared_sources, step)
-        return items if isinstance(shared_arguments, dict) else shared_arguments
+        if not isinstance(shared_arguments, dict):
+            return shared_arguments
+        given = (step.arguments.keys() - shared_sources.keys()) | shared_arguments.keys() | answers.keys()
+        missing = tuple(sorted(required - given))
+        # Each call would be refused.
+        return SchemaMismatch(step.name, missing, (), step.tool) if missing else items
 
     def _items_or_reason(self, step: ListStep) -> ListElements | PauseReason | str:
         try:

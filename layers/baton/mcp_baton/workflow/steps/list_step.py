@@ -87,7 +87,7 @@ class ListStep(ToolStep):
 
     def start(self, run: OpenRun, this: StepRun) -> None:
         """Begin the list. `next_call` gives the calls of its elements."""
-        items = run.known.decide_items(self)
+        items = run.known.decide_items(self, run.host.required(self.tool))
         if isinstance(items, ListElements):
             # Elements are stored even without results: a later run uses the same ones.
             items.is_changed = items.stored is None
