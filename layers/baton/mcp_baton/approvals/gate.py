@@ -179,6 +179,9 @@ class _Gate(Struct, frozen=True):
                 return self._grant(record, repeat)
             # An attempt at the same time was faster, or a person has changed the decision since the read.
         is_denied = record.state is ApprovalState.DENIED
+        if self._is_replayed(record):
+            remedy = f"To make the call once more, call {record.tool} again without requestState"
+            return _not_started(f"another request has continued this call with the answers. {remedy}")
         if record.waits_at(self.wanted.asked_ms):
             self._note_waiting(record, is_new=is_new)
         elif not is_denied or (record.task_id is None and record.expired_at(self.wanted.asked_ms)):
@@ -209,6 +212,11 @@ class _Gate(Struct, frozen=True):
         if not self.call.is_item:
             _note(self.call, note)
         return UsedApproval(self.approvals, record, self.call, note)
+
+    def _is_replayed(self, record: ApprovalRecord) -> bool:
+        """Whether the answers of a client came again: another request has continued the call with the approval."""
+        before, used_by = self.call.before, record.used_by
+        return self.by.startswith("call:") and before is not None and used_by is not None and used_by != before
 
     def _may_use_again(self, record: ApprovalRecord, note: ApprovalNote | None) -> UseAgain | None:
         """Why this attempt may use an approval, which another attempt may have used; `None` if it may not."""
