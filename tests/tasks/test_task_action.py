@@ -11,6 +11,7 @@ from mcp_baton import (
     Approval,
     Argument,
     Context,
+    ListStep,
     Server,
     ToolError,
     ToolStep,
@@ -18,6 +19,7 @@ from mcp_baton import (
     Workflow,
     ask_user,
     constant,
+    item,
     prompt_arg,
     step_output,
 )
@@ -498,6 +500,22 @@ def test_many_failed_steps_fit_into_a_board_and_a_list(baton: Connect) -> None:
     assert len(json.dumps(structure)) <= MAX_TOTAL_BYTES + len(json.dumps(structure["pause_reasons"])) * 2 + 100 * 200
     listed = client.call_workflow("flow", {"task_action": "list"})
     assert "(toolError) at step" in listed.text
+
+
+def test_show_tells_no_long_elements(baton: Connect) -> None:
+    server = Server("s")
+
+    @server.tool
+    def fail(page: str) -> None:
+        raise ToolError("no")
+
+    step = ListStep("fail", tool="fail", arguments={"page": item()}, each=constant(["y" * 19_000] * 5))
+    server.add_workflow(Workflow(name="flow", description="work", steps=[step]))
+    client = baton(server)
+    view = client.call_workflow("flow", {"task_action": "show", "task_id": client.call_workflow("flow").task_id})
+
+    assert "A call of fail, whose arguments are too long to show here" in view.text
+    assert len(view.text.encode()) <= 2_000
 
 
 def test_show_is_one_read_even_if_values_are_outside_the_item(make_client: MakeClient, requests: Requests) -> None:

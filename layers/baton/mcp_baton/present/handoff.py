@@ -315,7 +315,7 @@ def paused_text(run: EndedRun, known: KnownValues, tools: Requirements, handle: 
     head += [*may_have_run(open_repeats_before(run, known)), *introduction]
     tail = [*notes_of(run), *closing]
     room = MAX_TEXT_BYTES - bytes_of("\n\n".join([*events, *head, *tail])) - COUNT_BYTES
-    first = list(_wordings(steps[0], remaining)) if steps else []
+    first = list(wordings_of(steps[0], remaining)) if steps else []
     for_first_call = min(MAX_EVENT_BYTES, bytes_of(first[0])) if first else 0
     happened = what_happened_within(pauses, room - for_first_call)
     head = [*events, *happened, *head]
@@ -331,7 +331,7 @@ def paused_text(run: EndedRun, known: KnownValues, tools: Requirements, handle: 
     return "\n\n".join([*head, *calls, *note, *tail])
 
 
-def _wordings(step: Step, remaining: RemainingCalls) -> Iterator[str]:
+def wordings_of(step: Step, remaining: RemainingCalls) -> Iterator[str]:
     """What remains of a step, from the longest to the shortest text."""
     yield text_of(remaining, step)
     short = text_of(remaining, step, limit=SHORT_VALUE_CHARS)

@@ -1,12 +1,12 @@
 """A task, or a list of tasks, as `task_action` of a workflow's tool shows it: the text, and the structured content with
 the board for the tool's page (docs/console.md)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
 from mcp_baton.present.board import WorkflowState, board_of
 from mcp_baton.present.fit import MAX_EVENT_BYTES, MAX_TEXT_BYTES, bytes_of, cut, fit
-from mcp_baton.present.handoff import COUNT_BYTES, SHORT_VALUE_CHARS, complete_text, frame, lost_results, text_of
+from mcp_baton.present.handoff import COUNT_BYTES, complete_text, frame, lost_results, wordings_of
 from mcp_baton.present.mcp_task import listed_meta
 from mcp_baton.present.pause_sentences import waits_text, what_happened_within
 from mcp_baton.present.stored_task import task_meta, view_of
@@ -15,7 +15,7 @@ from mcp_baton.present.view import TaskView
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line
+from mcp_baton.tools.quoting import one_line
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
@@ -66,25 +66,27 @@ def _state_text(state: WorkflowState, *, with_next_call: bool) -> str:
     if view.running_until is not None:
         return f"A run holds this task of {name} until {view.running_until} or longer; {view.progress} so far."
     sentences = [f"This task of {name} {waits_text(view.reasons)}; {view.progress}.", state.warning]
-    full_text = _with_next_call(state, sentences, MAX_QUOTED_CHARS)
-    return full_text if bytes_of(full_text) <= MAX_TEXT_BYTES else _with_next_call(state, sentences, SHORT_VALUE_CHARS)
+    texts = list(_with_next_call(state, sentences))
+    return next((text for text in texts if bytes_of(text) <= MAX_TEXT_BYTES), texts[-1])
 
 
-def _with_next_call(state: WorkflowState, sentences: list[str], longest: int) -> str:
-    """Return the text with the first call that the model has to make, as in the handoff."""
-    remaining, parts = state.remaining, list[str]()
+def _with_next_call(state: WorkflowState, sentences: list[str]) -> Iterator[str]:
+    """Yield the text with the first call that the model has to make, as in the handoff, from the longest to the
+    shortest."""
+    remaining, wordings = state.remaining, [list[str]()]
     if remaining is not None and not remaining.known.open_steps:
         sentences = [*sentences, *([complete_text(remaining.resume_handle)] if remaining.resume_handle else [])]
     elif remaining is not None:
         before, steps, after = frame(remaining)
-        calls = [text_of(remaining, step, longest) for step in steps[:1]]
         rest = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []
         sentences = [*sentences, cut(" ".join(lost_results(remaining)), MAX_EVENT_BYTES)]
-        parts = [*before, *calls, *rest, *after]
-    room = MAX_TEXT_BYTES - bytes_of("\n\n".join([*sentences, *parts]))
-    head, *others = sentences
-    introduction = " ".join(filter(None, [head, *what_happened_within(state.view.reasons, room), *others]))
-    return "\n\n".join([introduction, *parts])
+        calls = [[text] for text in wordings_of(steps[0], remaining)] if steps else [[]]
+        wordings = [[*before, *call, *rest, *after] for call in calls]
+    for parts in wordings:
+        room = MAX_TEXT_BYTES - bytes_of("\n\n".join([*sentences, *parts]))
+        head, *others = sentences
+        introduction = " ".join(filter(None, [head, *what_happened_within(state.view.reasons, room), *others]))
+        yield "\n\n".join([introduction, *parts])
 
 
 def _structure(state: WorkflowState, message: str, meta: JsonObject) -> dict[str, Json]:
