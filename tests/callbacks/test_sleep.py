@@ -87,6 +87,20 @@ def test_a_value_that_is_not_a_time_with_an_offset_fails_the_step(value: object,
         assert "2026-11-28T09:00:00+01:00" in run.pause.error
 
 
+def test_a_wrong_time_in_an_argument_can_be_corrected() -> None:
+    server = Server("alarm")
+
+    @server.workflow
+    def morning(at: str) -> None:
+        """Wait until a time."""
+        sleep_until("night", at)
+
+    with connect(server) as client:
+        run = client.call_workflow("morning", {"at": "2026-11-28 09:00"})
+        assert "correct the cause first.\n\nCall morning with" in run.text
+        assert client.call_workflow("morning", {"at": "2020-11-28 09:00Z"}, run.task_id).completed
+
+
 def test_a_step_does_not_wait_for_a_time_in_the_past() -> None:
     with connect(alarm("2020-01-01T00:00:00Z")) as client:
         assert client.call_workflow("morning").completed

@@ -115,7 +115,7 @@ def failure_hint(reason: StepFailed) -> str:
         )
     if reason.retryable:
         return "This step is retryable."
-    if not reason.suggested_tool and reason.resource is None:  # a wait whose time is over
+    if reason.is_over:
         return "It cannot be repeated."
     return "This step is not retryable: correct the cause first."
 

@@ -174,6 +174,10 @@ class UnapprovedItem(Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: str | None = None
 
 
+WAIT_TIMED_OUT: Final = "timed out: no callback within"
+"""How the error of a wait whose time is over begins."""
+
+
 class StepFailed(Reason, frozen=True, tag="toolError"):
     """The tool reported an error, raised or timed out, or a resource could not be read. The step is `failed`.
 
@@ -212,6 +216,11 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     @property
     def server_can_continue(self) -> bool:
         return self.retryable and not self.asks_client
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time of a wait is over. A wait until a wrong time has failed, too, and can be corrected."""
+        return not self.suggested_tool and self.error.startswith(WAIT_TIMED_OUT)
 
     @property
     def is_for_the_operator(self) -> bool:

@@ -198,10 +198,9 @@ class RemainingCalls(Struct, frozen=True):
         return uses.index(True) if True in uses else len(steps)
 
     def remedy_of(self, pause: PauseReason) -> Remedy:
-        """What lets a stopped step continue. A wait that has failed cannot be repeated."""
-        step = self.known.workflow.step(pause.step)
-        if isinstance(step, Wait) and isinstance(pause, StepFailed):
-            return Remedy.NONE
+        """What lets a stopped step continue. A wait that has timed out cannot be repeated."""
+        if isinstance(pause, StepFailed) and isinstance(self.known.workflow.step(pause.step), Wait):
+            return Remedy.NONE if pause.is_over else Remedy.SERVER
         return Remedy.SERVER if isinstance(pause, Waiting) and pause.over else pause.remedy
 
     @property
