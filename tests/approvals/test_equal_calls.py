@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import InitVar, dataclass
 from itertools import count
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, SecretBytes, SecretStr, f
 from mcp_baton import Approval, Argument, Context, Retry, Server, ToolError, item, step
 from mcp_baton.testing import Connect
 from tests.approvals.bank import approve_all, kim, waiting_ids
+from tests.typed import taking
 
 GUARD = Approval("refunds")
 
@@ -77,18 +78,7 @@ TWO_CALLS: list[tuple[Any, Any, Any]] = [
 
 
 def guarded(annotation: Any, default: Any = ...) -> tuple[Server, list[Any]]:
-    """Return a server whose tool `pay` has one argument of this type, and the list of its values."""
-    server, values = Server("bank"), list[Any]()
-
-    def pay(value: Any) -> str:
-        values.append(list(value) if isinstance(value, Iterator) else value)
-        return "paid"
-
-    pay.__annotations__["value"] = annotation
-    if default is not ...:
-        pay.__defaults__ = (default,)
-    server.add_tool(pay, approval=GUARD)
-    return server, values
+    return taking(annotation, default, approval=GUARD)
 
 
 @pytest.mark.parametrize(("annotation", "approved", "called"), TWO_CALLS, ids=str)

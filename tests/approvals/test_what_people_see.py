@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, Json
 from mcp_baton import Approval, ApprovalRequest, Argument, Server, step
 from mcp_baton.testing import Client, Connect
 from tests.approvals.bank import approve_all, kim
+from tests.typed import taking
 
 DISGUISE = "\b\x1b[2J\u202e\u2066\u200b\u00ad\u3164\ufe0f\U000e0041"
 HIDDEN = set(DISGUISE) - set("[2J")
@@ -227,21 +228,15 @@ class Locker:
     ],
 )
 def test_a_secret_is_hidden_also_if_its_place_is_not_known(baton: Connect, kind: Any, sent: Any, shown: Any) -> None:
-    server, received = Server("bank"), list[Any]()
-
-    def change(value: Any) -> None:
-        received.append(list(value) if isinstance(value, Iterator) else value)
-
-    change.__annotations__["value"] = kind
-    server.add_tool(change, approval=Approval("refunds", message="Change to {value}?"))
+    server, received = taking(kind, approval=Approval("refunds", message="Change to {value}?"))
     client = baton(server)
-    client.call_tool("change", {"value": sent})
+    client.call_tool("pay", {"value": sent})
     [record] = kim(client).approvals()
 
     assert record["arguments"] == {"value": shown}
     assert "471147" not in str(record)
     approve_all(client)
-    assert not client.call_tool("change", {"value": sent}).is_error
+    assert not client.call_tool("pay", {"value": sent}).is_error
     assert received not in ([], [[]])
 
 

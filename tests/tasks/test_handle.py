@@ -15,6 +15,7 @@ from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.ids import new_task_id
 from tests.support.client import Answer, Client, Clock, Era, JsonDict, begin
 from tests.support.handler import MakeClient
+from tests.typed import returning
 
 UNKNOWN_TASK = new_task_id(0)
 
@@ -264,21 +265,13 @@ VALUES: dict[str, tuple[Any, Any, str | None]] = {
 """By tool: the declared return type, the returned value, and the property that is added to the structured content."""
 
 
-def function_of(return_type: Any, value: Any) -> Any:
-    def tool() -> Any:
-        return value
-
-    tool.__annotations__["return"] = return_type
-    return tool
-
-
 @pytest.mark.parametrize("name", list(VALUES))
 def test_the_text_and_the_structured_content_have_the_next_call_and_results_stay_valid(
     make_client: MakeClient, name: str
 ) -> None:
     server = Server("values")
     return_type, value, property_name = VALUES[name]
-    server.tool(name=name)(function_of(return_type, value))
+    server.tool(name=name)(returning(value, return_type))
     server.add_workflow(
         Workflow(name="flow", description="flow", steps=[ToolStep("one", tool=name), ToolStep("two", tool=name)])
     )

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Json
 from mcp_baton import Context, Server, ask_model, step
 from mcp_baton.exceptions import BatonError
 from mcp_baton.testing import Connect
+from tests.typed import taking
 
 NOT_FINITE = "Input should be a finite number"
 TEXTS = ["nan", "NaN", "inf", "-Infinity", "1e999", " +inf ", "-" + "9" * 400]
@@ -89,14 +90,7 @@ def filled(template: Any, text: str) -> Any:
 
 @pytest.mark.parametrize(("annotation", "template", "error"), NUMBERS, ids=lambda part: str(part)[:40])
 def test_a_tool_gets_no_number_that_is_not_finite(baton: Connect, annotation: Any, template: Any, error: str) -> None:
-    server, values = Server("bank"), list[Any]()
-
-    def pay(value: Any) -> str:
-        values.append(value)
-        return "paid"
-
-    pay.__annotations__["value"] = annotation
-    server.add_tool(pay)
+    server, values = taking(annotation)
     client = baton(server)
 
     for text in TEXTS:
@@ -137,16 +131,10 @@ def test_the_check_of_numbers_does_not_read_an_iterator_of_the_tool(baton: Conne
 
 @pytest.mark.parametrize("annotation", [str, Any, float | str, list[str] | float])
 def test_the_same_text_is_accepted_where_texts_are_valid(baton: Connect, annotation: Any) -> None:
-    server, values = Server("bank"), list[Any]()
-
-    def greet(value: Any) -> None:
-        values.append(value)
-
-    greet.__annotations__["value"] = annotation
-    server.add_tool(greet)
+    server, values = taking(annotation)
     sent = ["Nan"] if annotation == list[str] | float else "Nan"
 
-    assert not baton(server).call_tool("greet", {"value": sent}).is_error
+    assert not baton(server).call_tool("pay", {"value": sent}).is_error
     assert values == [sent]
 
 

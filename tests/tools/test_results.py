@@ -21,6 +21,7 @@ from mcp_baton import (
 )
 from mcp_baton.testing import Client, Connect, Era
 from tests.support.handler import MakeClient
+from tests.typed import returning
 
 DONE, NULL = [{"type": "text", "text": "Done."}], [{"type": "text", "text": "null"}]
 LINK = ResourceLink("note://one", "one")
@@ -51,13 +52,9 @@ def text(words: str) -> list[dict[str, str]]:
 def test_a_result_without_a_value_has_one_text(
     baton: Connect, returns: Any, returned: Any, content: Any, value: Any
 ) -> None:
-    def nothing() -> Any:
-        return returned
-
     server = Server("results", task_ids="text")
-    nothing.__annotations__["return"] = returns
-    server.tool(nothing)
-    result = baton(server).call_tool("nothing")
+    server.tool(returning(returned, returns))
+    result = baton(server).call_tool("do")
 
     assert (list(result.content), result.structured, result.is_error) == (content, value, False)
 
@@ -101,19 +98,15 @@ def test_a_type_whose_values_may_be_content_has_no_output_schema(baton: Connect,
 def test_content_without_structured_content_is_an_error_if_a_schema_is_published(
     baton: Connect, returns: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def wrong() -> Any:
-        return ToolResult(["text"])
-
     server = Server("s")
-    wrong.__annotations__["return"] = returns
-    server.tool(wrong)
+    server.tool(returning(ToolResult(["text"]), returns))
     client = baton(server)
 
     assert "outputSchema" in client.list_tools()[0]
     with caplog.at_level(logging.ERROR):
-        result = client.call_tool("wrong")
+        result = client.call_tool("do")
     assert result.is_error
-    assert result.text.startswith("internal error in wrong")
+    assert result.text.startswith("internal error in do")
     assert "return ToolResult(structured=…), or declare ToolResult" in caplog.text
 
 

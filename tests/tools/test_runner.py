@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from pydantic import Field
@@ -41,6 +40,7 @@ from mcp_baton.workflow.direct_calls import call_alone, outcome_alone
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.request import Request
 from tests.fakes import Line, request_of
+from tests.typed import returning
 
 
 def call(
@@ -62,14 +62,6 @@ def outcome_in(request: Request, function: Callable[..., object], **arguments: J
 
 def outcome_of(function: Callable[..., object], **arguments: Json) -> Outcome:
     return outcome_in(call(), function, **arguments)
-
-
-def function_returning(value: object, annotation: Any = Any) -> Callable[[], object]:
-    def do() -> object:
-        return value
-
-    do.__annotations__["return"] = annotation
-    return do
 
 
 def function_raising(error: BaseException) -> Callable[[], None]:
@@ -159,8 +151,8 @@ def resource(function: Callable[..., object], uri: str = "docs://x", mime_type: 
 def test_a_resource_is_text_bytes_or_json(
     value: object, mime_type: str, content: str | bytes, member: dict[str, str]
 ) -> None:
-    untyped = resource(function_returning(value))
-    typed = resource(function_returning(value), mime_type="x/y")
+    untyped = resource(returning(value))
+    typed = resource(returning(value), mime_type="x/y")
 
     contents = read(call(), untyped, "docs://x", {})
     assert contents == ResourceContent("docs://x", content, mime_type)
@@ -206,7 +198,7 @@ def text(words: str, role: str = "user") -> JsonObject:
 )
 def test_a_prompt_returns_texts_content_and_messages(value: object, messages: list[Json]) -> None:
     assert messages_of(value) == messages
-    assert call_alone(call(), bound_prompt(Prompt(function_returning(value), "p", Labels())), {}) == messages
+    assert call_alone(call(), bound_prompt(Prompt(returning(value), "p", Labels())), {}) == messages
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """Tools that run only as a step of some workflows, tested at each entry point (docs/tools.md, Only in a workflow)."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mcp_baton import ListStep, Server, ToolError, ToolStep, Workflow, constant, item
 from mcp_baton.exceptions import RegistrationError, WorkflowError
-from mcp_baton.testing import Client, Connect, connect
+from mcp_baton.testing import Client, Connect, Result, connect
 from tests.support.client import Era
 
 REFUSAL = (
@@ -56,11 +57,20 @@ def test_the_tool_runs_in_a_run_and_in_a_resume(baton: Connect, era: Era) -> Non
     assert bank.payments == ["A-17", "A-17"]
 
 
-def test_a_call_without_a_task_is_refused(baton: Connect, era: Era) -> None:
-    bank = Bank()
-    client = baton(bank.server, era=era)
+OTHER_CALLS: dict[str, Callable[[Client, str], Result]] = {
+    "without a task": lambda client, _: client.call_tool("pay", {"order": "A-17"}),
+    "with an unknown task": lambda client, _: client.call_tool("pay", {"order": "A-17"}, task="0" * 38),
+    "with no id": lambda client, _: client.call_tool("pay", {"order": "A-17"}, task="not an id"),
+    "with a foreign task": lambda client, task: client.as_owner("eve").call_tool("pay", {"order": "A-17"}, task=task),
+    "in the background": lambda client, _: client.start_task("pay", {"order": "A-17"}).wait().result,
+}
 
-    result = client.call_tool("pay", {"order": "A-17"})
+
+@pytest.mark.parametrize("how", OTHER_CALLS)
+def test_a_call_outside_of_its_workflow_is_refused(baton: Connect, era: Era, how: str) -> None:
+    bank = Bank(task="optional") if how == "in the background" else Bank()
+    client = baton(bank.server, era=era)
+    result = OTHER_CALLS[how](client, paused_task(client, bank, "pay"))
 
     assert result.is_error
     assert result.text.startswith(REFUSAL)
@@ -108,28 +118,6 @@ def test_a_continuation_runs_the_tool_only_if_its_step_is_next(baton: Connect, e
     assert all(REFUSAL in result.text for result in (early_call, second_call, late_call))
     assert run.completed
     assert bank.payments == ["A-17"]
-
-
-@pytest.mark.parametrize("task", ["00000000000000000000000000000000000000", "not an id"])
-def test_a_call_with_an_unknown_or_foreign_task_is_refused(task: str) -> None:
-    bank = Bank()
-    with connect(bank.server) as client:
-        foreign_task = paused_task(client, bank, "pay")
-        results = [client.call_tool("pay", {"order": "A-17"}, task=task)]
-        results.append(client.as_owner("another").call_tool("pay", {"order": "A-17"}, task=foreign_task))
-
-    assert all(REFUSAL in result.text for result in results)
-    assert bank.payments == []
-
-
-def test_a_background_call_is_refused() -> None:
-    bank = Bank(task="optional")
-    with connect(bank.server) as client:
-        state = client.start_task("pay", {"order": "A-17"}).wait()
-
-    assert state.result.is_error
-    assert REFUSAL in state.result.text
-    assert bank.payments == []
 
 
 def test_a_tool_of_an_included_server_keeps_its_workflows_with_the_prefix() -> None:
