@@ -12,7 +12,7 @@ from mcp_baton.tasks.record import WORKFLOW_TASK, timestamp
 from mcp_baton.telemetry import WAKE_UP_DELAY, Collector
 from tests.callbacks.test_callbacks import GREEN, Build, Shop
 from tests.fakes import FunctionContext
-from tests.support.background import Background, Killed, MakeBackground, measured_sweep
+from tests.support.background import Background, MakeBackground, killed_at_second, measured_sweep
 from tests.support.client import Script
 
 NOTHING = {"looked": 0, "woken": 0}
@@ -47,17 +47,8 @@ def send(jobs: Background, shop: Shop) -> int:
 
 def send_and_die(jobs: Background, shop: Shop) -> None:
     """Send the callback to a function that is killed after it has stored the callback."""
-    write_numbers = iter(range(1_000))
-
-    def strike(**_: object) -> None:
-        if next(write_numbers) == 1:  # after the write of the result
-            raise Killed
-
-    events = jobs.table.client.meta.events
-    events.register("before-call.dynamodb.UpdateItem", strike)
-    with pytest.raises(Killed):
+    with killed_at_second(jobs.table, "before-call.dynamodb.UpdateItem"):  # after the write of the result
         send(jobs, shop)
-    events.unregister("before-call.dynamodb.UpdateItem", strike)
 
 
 def test_a_callback_wakes_a_workflow_for_which_no_worker_ran(jobs: Background, shop: Shop) -> None:

@@ -20,8 +20,10 @@ from mcp_baton.local.loader import load
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.stores import DynamoDBStore
+from tests.serving import served
 from tests.support.client import Client
 
+APP = Path(__file__).parent / "remote_app.py"
 VERSIONS = count()
 TABLES = count()
 
@@ -124,6 +126,14 @@ class Shop:
     def paused_task(self, order: str = "A-17", owner: str = "kim") -> str:
         """Return a task that is paused at the refund."""
         return self.client(owner=owner).get_prompt("refund_order", {"order_id": order}).task_id
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server for all tests of a module. A header names the owner."""
+    baton, log = Path(sys.executable).parent / "baton", tmp_path_factory.mktemp("served") / "log"
+    with served([baton, "serve", APP, "--port", "0", "--owner-header", "X-Owner"], log) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,19 +17,9 @@ from werkzeug.wrappers import Response
 
 from mcp_baton.cli.app import main
 from mcp_baton.local.http_server import LOOPBACK, LocalServer, listen
-from tests.serving import served
+from tests.cli.conftest import APP
 
-APP = Path(__file__).parent / "remote_app.py"
 KIM = ("--header", "X-Owner: kim")
-BATON = Path(sys.executable).parent / "baton"
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a server for all tests of this module. A header names the owner."""
-    log = tmp_path_factory.mktemp("served") / "log"
-    with served([BATON, "serve", APP, "--port", "0", "--owner-header", "X-Owner"], log) as address:
-        yield address
 
 
 type Run = Callable[..., tuple[int, Any]]

@@ -4,8 +4,6 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +12,7 @@ import typer.main
 from mcp_baton.cli.app import COMMANDS, app, main
 from mcp_baton.local.http_server import listen
 from tests.cli.conftest import Shop
-from tests.serving import served
 
-APP = Path(__file__).parent / "remote_app.py"
-BATON = Path(sys.executable).parent / "baton"
 KIM = ("--header", "X-Owner: kim")
 
 CASES: dict[str, tuple[str, int]] = {
@@ -44,13 +39,6 @@ CASES: dict[str, tuple[str, int]] = {
 }
 UNWRAPPED = ("new", "check", "graph", "export", "forget")
 """Commands whose output is not wrapped: it is for programs, or has lines that are copied."""
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    log = tmp_path_factory.mktemp("served") / "log"
-    with served([BATON, "serve", APP, "--port", "0", "--owner-header", "X-Owner"], log) as address:
-        yield address
 
 
 def test_all_commands_are_tested_here() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 
 from mcp_baton.protocol.json import dumps, dumps_spaced, is_deeper_than, loads
 from tests.examples import JSON
+from tests.noise import nest
 
 
 def is_same(left: object, right: object) -> bool:
@@ -61,13 +62,6 @@ def test_lone_surrogates_are_escaped() -> None:
     assert dumps("é\ud800").encode() == '"é\\ud800"'.encode()
 
 
-def nested(levels: int, innermost: object = None) -> object:
-    value = innermost
-    for level in range(levels):
-        value = [value] if level % 2 else {"in": value}
-    return value
-
-
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "[" * 200_000 + "]" * 200_000])
 def test_a_text_nested_too_deep_for_python_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"nested too deep|Expecting"):
@@ -76,13 +70,13 @@ def test_a_text_nested_too_deep_for_python_is_a_value_error(text: str) -> None:
 
 def test_a_value_nested_too_deep_for_python_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="nested too deep"):
-        dumps(nested(200_000))
+        dumps(nest(200_000))
 
 
 @pytest.mark.parametrize("innermost", [None, [], {}, "text", [[]]])
 def test_levels_are_counted_in_containers(innermost: object) -> None:
     inner_levels = 0 if not isinstance(innermost, list | dict) else 2 if innermost else 1
-    value = loads(json.dumps(nested(30, innermost)))
+    value = loads(json.dumps(nest(30, innermost)))
 
     assert not is_deeper_than(value, 30 + inner_levels)
     assert is_deeper_than(value, 29 + inner_levels)

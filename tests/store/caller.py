@@ -32,6 +32,22 @@ class Queue:
 WORKFLOWS = {"foreground": "fulfil", "background": "fulfil_later"}
 
 
+def shop(charge: Callable[[str], str], **options: Any) -> Server:
+    """Return a server whose two workflows call this tool, one of them in the background."""
+    server = Server("shop", **options)
+    server.add_tool(charge, name="charge")
+
+    @server.workflow
+    def fulfil(order: str) -> None:
+        step("charge")(order=order)
+
+    @server.workflow(background=True)
+    def fulfil_later(order: str) -> None:
+        step("charge")(order=order)
+
+    return server
+
+
 def serve(
     client: "DynamoDBClient", table: str, receive: Callable[[], Message | None], send: Callable[[Message], object]
 ) -> None:
@@ -42,23 +58,14 @@ def serve(
     the tool is `{effect}`.
     """
     message: Message = {}
-    server = Server("shop")
 
-    @server.tool
     def charge(order: str) -> str:
         send({"effect": order})
         if message.get("holds"):
             receive()
         return f"charged for {order}"
 
-    @server.workflow
-    def fulfil(order: str) -> None:
-        step(charge)(order=order)
-
-    @server.workflow(background=True)
-    def fulfil_later(order: str) -> None:
-        step(charge)(order=order)
-
+    server = shop(charge)
     queue, settings = Queue(), Settings(table=table, state_key=b"0" * 32)
     while (received := receive()) is not None:
         message = received

@@ -7,11 +7,11 @@ from itertools import count
 import pytest
 
 from costs.places import Place
-from mcp_baton import Server, step
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.settings import Settings
 from tests.fakes import FunctionContext
+from tests.store.caller import shop
 from tests.support.background import Queue
 from tests.support.client import Client, Era
 
@@ -22,22 +22,8 @@ type Used = tuple[float, float, int]
 """Write units, read units and requests."""
 
 
-def shop(repeats: timedelta) -> Server:
-    server = Server("shop", repeats=repeats)
-
-    @server.tool
-    def charge(order: str) -> str:
-        return order
-
-    @server.workflow
-    def fulfil(order: str) -> None:
-        step(charge)(order=order)
-
-    @server.workflow(background=True)
-    def fulfil_later(order: str) -> None:
-        step(charge)(order=order)
-
-    return server
+def charge(order: str) -> str:
+    return order
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +66,7 @@ def metered(request: pytest.FixtureRequest, place: Place, era: Era) -> tuple[Met
 
     def client(repeats: timedelta, owner: str) -> Metered:
         store = dynamodb_store(name, settings, connect=lambda: place.counted)
-        handler = compose(shop(repeats), settings, store=store, dispatcher=Queue())
+        handler = compose(shop(charge, repeats=repeats), settings, store=store, dispatcher=Queue())
         return Metered(place, Client(handler, owner, era), request.param)
 
     return client(OFF, "alice"), client(ON, "bobby")

@@ -16,17 +16,11 @@ from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tasks.texts import zipped
 from mcp_baton.tasks.values import ValueSize, weight_of
 from tests.examples import JSON, TEXT, examples
+from tests.noise import nest
 from tests.store.conftest import Engine
 from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
-
-
-def nest(depth: int) -> Json:
-    value: Json = []
-    for level in range(depth):
-        value = [value] if level % 2 else {"": value}
-    return value
 
 
 def noise(characters: int) -> str:
@@ -53,7 +47,7 @@ EXACT: list[Json] = [
     {"\udfff": "\ud83c"},
     "NUL \x00, separator \u2028, emoji 🎉, noncharacter \uffff",
     '"quoted"',
-    nest(200),
+    nest(200, []),
 ]
 
 variable_names = st.text(st.characters(exclude_categories=()), min_size=1, max_size=20)

@@ -28,6 +28,26 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 EPOCH_S = 1_800_000_000.0
+
+
+@contextmanager
+def killed_at_second(table: Table, request: str) -> Iterator[None]:
+    """Expect that the process is killed before its second request to DynamoDB of this kind, a name in botocore."""
+    numbers = iter(range(1_000))
+
+    def strike(**_: object) -> None:
+        if next(numbers) == 1:
+            raise Killed
+
+    events = table.client.meta.events
+    events.register(request, strike)
+    try:
+        with pytest.raises(Killed):
+            yield
+    finally:
+        events.unregister(request, strike)
+
+
 WORKER_MS = 900_000
 
 
@@ -143,19 +163,8 @@ class Background:
 
     def kill(self, event: JsonObject | None = None) -> None:
         """Deliver an event to a worker that is killed before it writes its result to the table."""
-        request_numbers = iter(range(1_000))
-
-        def strike(**_: object) -> None:
-            if next(request_numbers) == 1:  # after the claim
-                raise Killed
-
-        events = self.table.client.meta.events
-        events.register("before-call.dynamodb", strike)
-        try:
-            with pytest.raises(Killed):
-                self.work(event)
-        finally:
-            events.unregister("before-call.dynamodb", strike)
+        with killed_at_second(self.table, "before-call.dynamodb"):  # after the claim
+            self.work(event)
 
     def status(self, task: str, era: Era = "2026") -> str:
         """Poll the task and return its status. The poll also dispatches the task again if that is due."""

@@ -307,6 +307,10 @@ class Script:
             raise ToolError(self.errors[tool])
         return value
 
+    def run(self, tool: str) -> str:
+        """As `play`, for a tool that returns its name."""
+        return self.play(tool, tool)
+
     def take(self) -> list[str]:
         """Return the calls since the last `take`."""
         calls, self.calls = self.calls, []

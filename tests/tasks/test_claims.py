@@ -4,27 +4,12 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server, ToolStep, Workflow
 from mcp_baton.tasks.record import LEASE_MS, timestamp
 from mcp_baton.testing import JsonRpcError, connect
+from tests.background.test_stopped import STEPS, three_steps
 from tests.support.background import Time
 from tests.support.client import Answer, Script, Table
 from tests.support.handler import MakeClient
-
-STEPS = ("one", "two", "three")
-
-
-def three_steps(script: Script, *checkpoints: str) -> Server:
-    server = Server("s", reply_budget_s=10_000)
-    for name in STEPS:
-
-        @server.tool(name=name)
-        def work(name: str = name) -> str:
-            return script.play(name, name)
-
-    steps = [ToolStep(name, tool=name, checkpoint=name in checkpoints) for name in STEPS]
-    server.add_workflow(Workflow(name="flow", description="count", steps=steps))
-    return server
 
 
 def task_in(table: Table) -> str:
@@ -36,7 +21,7 @@ def test_a_resume_of_a_claimed_task_runs_nothing_and_reports_the_end_of_the_clai
     script: Script, make_client: MakeClient, table: Table
 ) -> None:
     clock, answers = Time(), list[Answer]()
-    client = make_client(three_steps(script), now_ms=clock.now_ms, remaining_ms=lambda: 600_000)
+    client = make_client(three_steps(run=script.run), now_ms=clock.now_ms, remaining_ms=lambda: 600_000)
     script.meanwhile["two"] = lambda: answers.extend(
         [
             client.get_prompt("flow", task=task_in(table)),
@@ -58,7 +43,7 @@ def test_a_late_run_is_superseded_if_another_run_holds_its_task(
     script: Script, make_client: MakeClient, table: Table, moment: str
 ) -> None:
     clock = Time()
-    server = three_steps(script, *(["two"] if moment == "a checkpoint" else []))
+    server = three_steps(*(["two"] if moment == "a checkpoint" else []), run=script.run)
     times: dict[str, Any] = {"now_ms": clock.now_ms, "remaining_ms": lambda: 600_000}
     late_client, client = make_client(server, clock=clock.monotonic, **times), make_client(server, **times)
     step = "three" if moment == "its end" else "two"
@@ -83,7 +68,7 @@ def test_a_late_run_is_superseded_if_another_run_holds_its_task(
 
 @pytest.mark.parametrize("paused_before", [False, True])
 def test_a_killed_run_is_interrupted_after_its_claim_and_can_be_resumed(script: Script, paused_before: bool) -> None:
-    with connect(three_steps(script)) as client:
+    with connect(three_steps(run=script.run)) as client:
         script.errors = {"one": "no"} if paused_before else {}
         if paused_before:
             task = client.get_prompt("flow").task_id
@@ -108,7 +93,7 @@ def test_a_killed_run_is_interrupted_after_its_claim_and_can_be_resumed(script: 
 
 
 def test_a_task_is_not_interrupted_any_more_after_calls_have_completed_its_steps(script: Script) -> None:
-    with connect(three_steps(script)) as client:
+    with connect(three_steps(run=script.run)) as client:
         with client.killed_after("two"):
             client.get_prompt("flow")
         [task] = client.tasks()
@@ -120,7 +105,7 @@ def test_a_task_is_not_interrupted_any_more_after_calls_have_completed_its_steps
 
 def test_a_continuation_is_recorded_during_a_run(script: Script, make_client: MakeClient, table: Table) -> None:
     answers = list[Answer]()
-    client = make_client(three_steps(script))
+    client = make_client(three_steps(run=script.run))
     script.meanwhile["one"] = lambda: answers.append(client.call_tool("two", task=task_in(table)))
     assert client.get_prompt("flow").statuses == ["completed"] * 3
     assert answers[0].meta["recorded"] is True

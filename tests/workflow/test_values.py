@@ -10,16 +10,9 @@ import pytest
 from mcp_baton import Argument, Context, Server, ToolStep, Workflow, item, step, step_output
 from mcp_baton.protocol.json import MAX_LEVELS, dumps
 from mcp_baton.testing import Connect
+from tests.noise import nest
 from tests.support.client import Clock, begin
 from tests.support.handler import MakeClient
-
-
-def nest(levels: int) -> Any:
-    value: Any = "bottom"
-    for level in range(levels):
-        value = [value] if level % 2 else {"down": value}
-    return value
-
 
 EXACT = [
     30.0,
@@ -41,7 +34,7 @@ EXACT = [
     {"": {"": []}},
     {"a.b": [1, 1.0, "1"]},
     {"error": "a value that looks like a failure"},
-    nest(40),
+    nest(40, "bottom"),
 ]
 
 
