@@ -229,6 +229,20 @@ def test_a_prompt_that_does_not_name_its_task_tells_the_questions_that_its_calls
     assert run.handoff.endswith('2. Call lend with {"reader": "<output from note>"}')
 
 
+def test_the_suggested_answer_repeats_a_changed_argument_that_its_question_shows(baton: Connect) -> None:
+    client = baton(library())
+    task = client.call_workflow("borrow", {"title": "gone"}).task_id
+
+    run = client.call_workflow("borrow", {"title": "Emma"}, task)
+
+    assert run.next[-1]["arguments"] == {
+        "task_id": task,
+        "title": "Emma",
+        "answers": {"reader": "<Who borrows Emma from shelf of Emma?>", "days": "<For how many days?>"},
+    }
+    assert '"title": "Emma"' in run.text
+
+
 def test_an_answer_can_be_changed_until_a_step_has_used_it(baton: Connect) -> None:
     loans: list[Any] = []
     client = baton(library(loans))

@@ -61,7 +61,6 @@ from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.handle import Handle, handle_of
-from mcp_baton.workflow.pause import ApprovalRequired
 from mcp_baton.workflow.refusals import NotResumed, WrongWorkflow
 from mcp_baton.workflow.remaining import RemainingCalls, Requirements
 from mcp_baton.workflow.repetitions import REPEATS_KEY, RepeatedCall
@@ -168,10 +167,7 @@ def text_in(result: JsonObject) -> str:
 def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     server, view = execution.server, view_of_run(run, execution.now_ms())
     meta, known = run_meta(run, view, stateless=execution.stateless), _known(run, view)
-    handle = handle_of(server, run.workflow, run.task) if run.task else None
-    if handle is not None and any(isinstance(pause, ApprovalRequired) for pause in run.pauses):
-        # The approval covers exactly these arguments.
-        handle = structs.replace(handle, extra_arguments=run.changed_arguments)
+    handle = handle_of(server, run.workflow, run.task, run.changed_arguments) if run.task else None
     values = {
         trace.step.name: trace.outcome.value
         for trace in run.traces

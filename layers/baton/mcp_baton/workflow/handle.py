@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from msgspec import Struct
 
@@ -13,6 +14,8 @@ from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.workflow.definition import TASK_ACTION, Workflow
 from mcp_baton.workflow.definition_changes import given_secrets
 from mcp_baton.workflow.server_view import ServerView
+
+NO_ARGUMENTS: Final[JsonObject] = MappingProxyType({})
 
 
 class Handle(Struct, frozen=True):
@@ -27,7 +30,7 @@ class Handle(Struct, frozen=True):
     task_id: str
     workflow: Workflow
     accepts_id: Callable[[str], bool] = lambda _: False
-    extra_arguments: Mapping[str, Json] = MappingProxyType({})
+    extra_arguments: Mapping[str, Json] = NO_ARGUMENTS
     given: Collection[str] = ()
 
     @property
@@ -54,9 +57,15 @@ class Handle(Struct, frozen=True):
         return {TASK_ID: self.task_id, TASK_ACTION: "cancel"}
 
 
-def handle_of(server: ServerView, workflow: Workflow, task: TaskRecord) -> Handle:
+def handle_of(
+    server: ServerView, workflow: Workflow, task: TaskRecord, extra_arguments: Mapping[str, Json] = NO_ARGUMENTS
+) -> Handle:
     try:
         given = given_secrets(workflow, task)
     except StoreError:
         given = workflow.secrets
-    return Handle(task.task_id, workflow, lambda tool: not server.tools[tool].has_parameter(TASK_ID), given=given)
+
+    def accepts_id(tool: str) -> bool:
+        return not server.tools[tool].has_parameter(TASK_ID)
+
+    return Handle(task.task_id, workflow, accepts_id, extra_arguments, given)
