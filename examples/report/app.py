@@ -87,7 +87,7 @@ def read_sales(key: Annotated[str, "The file's key"], aws: Clients = AWS) -> Sal
     try:
         revenues = [float(row["revenue"]) for row in csv.DictReader(body.decode().splitlines())]
     except (KeyError, TypeError, ValueError) as error:
-        raise ToolError(f"{key} is no sales file: {error!r}") from error
+        raise ToolError(f"{key} is not a sales file: {error!r}") from error
     return Sales(key, len(revenues), round(fsum(revenues), 2))
 
 

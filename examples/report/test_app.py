@@ -74,7 +74,7 @@ def test_only_the_failed_file_is_read_again(aws: Aws, baton: Connect) -> None:
     client = baton(server)
     run = client.call_workflow("report_sales", NOVEMBER)
     [failed] = run.pause.failed_items
-    assert failed["error"].startswith("sales/2026-11/lyon.csv is no sales file")
+    assert failed["error"].startswith("sales/2026-11/lyon.csv is not a sales file")
     assert (run.pause.failed_count, len(client.calls("read_sales"))) == (1, 3)
 
     aws.put("lyon", FILES["lyon"])

@@ -748,7 +748,7 @@ def add_refund(server: Server, *, approval: Approval | None = None, durable: boo
 @pytest.mark.parametrize(
     ("define", "cause"),
     [
-        (unknown_name, "tool 'pay': the message of its approval has {amuont}, which is no parameter; did you mean"),
+        (unknown_name, "tool 'pay': the message of its approval has {amuont}, which is not a parameter; did you mean"),
         (two_approvals, "workflow 'refund', step 'pay': 'pay' has an approval itself; leave out the step's approval"),
         (without_tasks, "'pay' needs an approval, and the workflow has no tasks; leave out durable=False"),
         (explicit_start, "a tool with an approval cannot have task_start='explicit'; leave it out"),

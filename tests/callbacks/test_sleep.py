@@ -72,11 +72,11 @@ def test_the_offset_distinguishes_a_local_time_that_occurs_twice() -> None:
     ("value", "message"),
     [
         ("2026-11-28T09:00:00", "the time has no offset from UTC"),
-        ("tomorrow", "the value is no time in ISO 8601"),
-        (1_795_000_000, "the value is no time in ISO 8601"),
+        ("tomorrow", "the value is not a time in ISO 8601"),
+        (1_795_000_000, "the value is not a time in ISO 8601"),
         ("0001-01-01T00:00:00+14:00", "in the years 1 to 9999"),
         ("9999-12-31T23:59:59-14:00", "in the years 1 to 9999"),
-        (None, "the value is no time in ISO 8601"),
+        (None, "the value is not a time in ISO 8601"),
     ],
 )
 def test_a_value_that_is_not_a_time_with_an_offset_fails_the_step(value: object, message: str) -> None:
@@ -169,7 +169,7 @@ def test_a_wait_can_be_skipped_by_its_condition() -> None:
             lambda: Wait("nap", Callback(bool, timedelta(1)), sleep=timedelta(1)),
             "give it one of callback=… and sleep=…",
         ),
-        (lambda: Wait("nap", Callback(bool, timedelta())), "step 'nap': within=.* is no time"),
+        (lambda: Wait("nap", Callback(bool, timedelta())), "step 'nap': within=.* is not a time"),
         (lambda: Wait("nap", Callback(bool, timedelta(1), cast("Any", "end"))), "on_timeout='end' is not possible"),
         (lambda: Wait("nap", Callback("bool", timedelta(1))), "returns='bool' is text; write the type bool"),
     ],

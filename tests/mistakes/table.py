@@ -176,10 +176,10 @@ SOURCES = (
     (
         "a dict in the place of a source",
         '{"from": "order"}',
-        ("'amount'", "no data source"),
+        ("'amount'", "not a data source"),
         "constant({'from': 'order'})",
     ),
-    ("a path as a text in the place of a source", '"order.total"', ("'order.total'", "no data source"), RIGHT_PATH),
+    ("a path as a text in the place of a source", '"order.total"', ("'order.total'", "not a data source"), RIGHT_PATH),
 )
 """Mistakes in the argument `amount` of the second step, `pay`."""
 
@@ -187,14 +187,19 @@ OF_ORDER = "did you mean 'order_id'?"
 ARGUMENTS = (
     ("a misspelt prompt argument", '{"order_id": prompt_arg("oder_id")}', ("'oder_id'",), OF_ORDER),
     ("an argument that no parameter takes", '{"ordr_id": prompt_arg("order_id")}', ("'ordr_id'",), OF_ORDER),
-    ("an argument's name as a text", '{"order_id": "order_id"}', ("no data source",), "prompt_arg('order_id')"),
+    ("an argument's name as a text", '{"order_id": "order_id"}', ("not a data source",), "prompt_arg('order_id')"),
     (
         "a function that makes a source",
         '{"order_id": prompt_arg}',
         ("'order_id'", "prompt_arg"),
         "prompt_arg('order_id')",
     ),
-    ("another function in its place", '{"order_id": fetch_order}', ("fetch_order", "no data source"), "step_output("),
+    (
+        "another function in its place",
+        '{"order_id": fetch_order}',
+        ("fetch_order", "not a data source"),
+        "step_output(",
+    ),
     ("a constant that is not JSON", '{"order_id": constant({7})}', ("'order_id'", "not JSON"), "constant([7])"),
     ("a class as a constant", '{"order_id": constant(Order)}', ("'order_id'", "not JSON"), "texts, numbers"),
     ("a list of arguments", '["order_id"]', ("arguments",), "arguments={'order_id': prompt_arg('order_id')}"),
@@ -203,8 +208,8 @@ ARGUMENTS = (
 """Mistakes in the arguments of the first step, `fetch`."""
 
 NO_STEPS = (
-    ("a text in the place of a step", '"refund"', ("'refund'", "no step"), "ToolStep('refund', tool='refund'"),
-    ("a function in the place of a step", "refund", ("refund", "no step"), "ToolStep('refund', tool=refund"),
+    ("a text in the place of a step", '"refund"', ("'refund'", "not a step"), "ToolStep('refund', tool='refund'"),
+    ("a function in the place of a step", "refund", ("refund", "not a step"), "ToolStep('refund', tool=refund"),
 )
 """Mistakes in place of the second step of the workflow `refund_order`."""
 
@@ -245,7 +250,7 @@ IN_TABLES = (
     Mistake(
         "a callback whose time is a number",
         "from mcp_baton import Callback, Wait\n\n" + flow("FETCH", f'Wait("paid", Callback(bool, within=3))  {HERE}'),
-        ("step 'paid'", "within=3 is no time"),
+        ("step 'paid'", "within=3 is not a time"),
         "within=timedelta(days=3)",
     ),
 )
@@ -474,7 +479,7 @@ DECORATORS = (
     Mistake(
         "a URI that is a result",
         function("fetch('page', order.email)  # here"),
-        ("step 'page'", "'email'", "is no URI"),
+        ("step 'page'", "'email'", "is not a URI"),
         "write a text such as",
     ),
     Mistake(
@@ -503,11 +508,11 @@ STEPS = (
     Mistake(
         "a text in the place of an argument",
         flow("FETCH", arguments='["order_id"]'),
-        ("workflow 'refund_order'", "'order_id'", "no argument"),
+        ("workflow 'refund_order'", "'order_id'", "not an argument"),
         "Argument('order_id')",
     ),
     Mistake(
-        "a function that is no tool",
+        "a function that is not a tool",
         "def send_mail(to: str) -> None: ...\n\n\n"
         + flow("FETCH", 'ToolStep("mail", tool=send_mail, arguments={"to": step_output("order", "email")})  # here'),
         ("step 'mail'", "'send_mail'"),
@@ -777,7 +782,7 @@ IN_FUNCTIONS = (
     Mistake(
         "a tool of another server",
         "from flows import pay\n\n\n" + function("step(pay)(order_id=order_id)  # here"),
-        ("step 'pay'", "no tool of this server"),
+        ("step 'pay'", "not a tool of this server"),
         "@server.tool",
         other_files={"flows.py": OTHER_SERVER},
     ),
@@ -951,11 +956,11 @@ step(refund, each=['A', 3])(order_id=item(), amount=1.0)  # here
 # an answer's element of another type (at run): of the answer 'ids' is a whole number … 'order_id' -> returns=
 ids = ask_user('ids', 'Which orders?', returns=list[int])
 step(refund, each=ids)(order_id=item(), amount=1.0)  # here
-# an argument in after: after=<the argument 'order_id'> is no step -> an earlier step
+# an argument in after: after=<the argument 'order_id'> is not a step -> an earlier step
 step(refund, after=[order_id])(order_id=order_id, amount=1.0)  # here
-# a function in after: after=fetch_order is no step -> its name
+# a function in after: after=fetch_order is not a step -> its name
 step(refund, after=fetch_order)(order_id=order_id, amount=1.0)  # here
-# an element in after: after=<the value item()> is no step -> an earlier step
+# an element in after: after=<the value item()> is not a step -> an earlier step
 ask_user('sure', 'Sure?', after=[item()])  # here
 # an argument in the first parentheses: 'amount' is an argument of the tool 'refund' -> step(refund)(amount=…)
 step(refund, amount=1.0)(order_id=order_id)  # here

@@ -79,7 +79,7 @@ def test_a_run_stops_at_a_question_and_one_call_answers_all(baton: Connect, era:
     }
     answers = {"reader": "<Who borrows Emma from shelf of Emma?>", "days": "<For how many days?>"}
     assert run.next == [{"tool": "borrow", "arguments": {"task_id": run.task_id, "answers": answers}}]
-    assert '"Who borrows Emma from shelf of Emma?". Ask the user, unless the conversation has the answer.' in run.text
+    assert '"Who borrows Emma from shelf of Emma?". Ask the user, unless they have already said it.' in run.text
 
     last_run = run.answer(reader="Kim", days=7)
 

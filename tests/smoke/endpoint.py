@@ -135,7 +135,7 @@ class Endpoint:
         """Check that a run is stored, and that another request can read it."""
         run = self._remote.run(self._workflow, self._arguments)
         if run.task is None:
-            yield failed(f"{self._workflow!r} has run without a task: it is no workflow, or there is no table")
+            yield failed(f"{self._workflow!r} has run without a task: it is not a workflow, or there is no table")
             return
         self.task_ids.append(run.task.task_id)
         if run.persisted is not True:

@@ -95,7 +95,7 @@ def test_a_list_may_mix_content_texts_and_values() -> None:
     [
         (ToolResult(structured=cast("Any", {"a": object()})), "the value is not JSON.*; return texts, numbers"),
         ([Text("a"), object()], "the value is not JSON.*; return texts, numbers"),
-        (ToolResult(["a"], cast("Any", [1])), "is no object; return ToolResult"),
+        (ToolResult(["a"], cast("Any", [1])), "is not an object; return ToolResult"),
     ],
 )
 def test_a_full_result_that_is_not_json_is_refused(broken: object, remedy: str) -> None:

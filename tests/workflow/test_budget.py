@@ -72,7 +72,7 @@ def read_in_pieces(client: Client, uri: str) -> tuple[JsonDict, int]:
     with listening(Wire()) as wire:
         read(client, uri)
     [(status, headers)] = wire.heads
-    # It is no event: clients limit the size of events.
+    # It is not an event: clients limit the size of events.
     assert (status, headers["Content-Type"]) == (200, "application/json")
     return json.loads(wire.data), max(map(len, wire.pieces))
 

@@ -81,7 +81,7 @@ NOT_WORKING = {
     "resources that are one text": (Fetch("s", "docs://a"), "write resources=['docs://a']"),
     "resources that are no list": (ToolStep("s", resources=cast("Any", 5), tool="ping"), "resources is a list of URIs"),
     "a number as the tool": (ToolStep("s", tool=cast("Any", 7)), "its tool is a tool's name or its function"),
-    "a number as the name": (ToolStep(cast("Any", 7), tool="ping"), "its name is no text; write one"),
+    "a number as the name": (ToolStep(cast("Any", 7), tool="ping"), "its name is not a text; write one"),
     "a list as arguments": (ToolStep("s", cast("Any", ["a"]), tool="ping"), "arguments={'a': prompt_arg('a')}"),
     "a text as the condition": (ToolStep("s", tool="ping", when="a"), "when: "),
     "a later step in a template": (
@@ -207,7 +207,8 @@ def test_a_function_must_be_published_as_exactly_one_tool() -> None:
 
     assert "published as 'a' and 'b'" in error_of(workflow(ToolStep("s", tool=pay)), two_tools).cause
     assert (
-        "'unpublished' is no tool of this server" in error_of(workflow(ToolStep("s", tool=unpublished)), one_tool).cause
+        "'unpublished' is not a tool of this server"
+        in error_of(workflow(ToolStep("s", tool=unpublished)), one_tool).cause
     )
 
 

@@ -49,7 +49,7 @@ def test_later_changes_of_its_parts_do_not_change_a_definition() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"steps": ["pay"]}, r"'pay' is no step; write ToolStep\('pay', tool='pay'"),
+        ({"steps": ["pay"]}, r"'pay' is not a step; write ToolStep\('pay', tool='pay'"),
         ({"steps": FETCH}, r"steps is a list; write steps=\[ToolStep"),
         ({"steps": [FETCH], "arguments": "order"}, r"Argument\('order'\), in a list: arguments=\["),
     ],

@@ -172,7 +172,11 @@ def test_the_description_names_the_workflows_in_which_the_tool_runs() -> None:
 @pytest.mark.parametrize(
     ("only_in", "durable", "cause"),
     [
-        (["refnd"], True, "workflow 'refnd': the tool 'pay' has only_in='refnd', which is no workflow; did you mean"),
+        (
+            ["refnd"],
+            True,
+            "workflow 'refnd': the tool 'pay' has only_in='refnd', which is not a workflow; did you mean",
+        ),
         (["refund"], False, "the tool 'pay' has only_in='refund', which has no tasks; leave out durable=False"),
         (["other"], True, "workflow 'refund': the tool 'pay' runs only in other; add 'refund' to its only_in"),
     ],

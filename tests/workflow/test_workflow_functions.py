@@ -527,7 +527,7 @@ def test_objects_and_methods_are_tools_and_workflows() -> None:
 def test_a_method_without_its_object_and_an_object_without_code_are_refused() -> None:
     with pytest.raises(RegistrationError, match=re.escape("'find': it is a method without its object; publish object")):
         Server("library").add_tool(Shelf.find)
-    with pytest.raises(WorkflowError, match="is no function that describes a workflow; write def"):
+    with pytest.raises(WorkflowError, match="is not a function that describes a workflow; write def"):
         Server("library").workflow(name="borrow")(partial(SHELF.borrow, title="Emma"))
 
 

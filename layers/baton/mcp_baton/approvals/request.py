@@ -77,8 +77,8 @@ def new_request(
 
 def _keyed_digest(value: Json, execution: Execution, call: ToolCall) -> str:
     """Return a digest of an argument that may be secret. Approvers cannot compute it, because they do not know the key:
-    the task's salt; for a call in a request that is no step of a task with a salt, the key that signs states. Workers
-    cannot read that key."""
+    the task's salt; for a call in a request that is not a step of a task with a salt, the key that signs states.
+    Workers cannot read that key."""
     salt = None if call.task is None else call.task.variables.get(SALT)
     if call.task is not None and (salt is not None or call.step is not None or execution.job_id is not None):
         key = f"{salt} {call.task.task_id}".encode()

@@ -191,7 +191,7 @@ class DynamoDBJobStore:
             update.set(path, answer)
         if kept_until_s is not None:
             note_kept(update, kept_until_s)
-        # The client has the task's id, so an equal call is no repetition (docs/workflows.md, Repeated calls).
+        # The client has the task's id, so an equal call is not a repetition (docs/workflows.md, Repeated calls).
         note_named(update)
         if not job.asked.keys() - job.answers.keys() - new_answers.keys():
             update.set("status", TaskStatus.WORKING)
@@ -315,7 +315,7 @@ def _size_with(item: Item, texts: Mapping[Path, Attribute]) -> int:
 
 def job_of(task: TaskRecord) -> Job:
     if task.job is None:
-        raise ValueError(f"the task {task.task_id} is no job")
+        raise ValueError(f"the task {task.task_id} is not a job")
     return task.job
 
 

@@ -134,7 +134,7 @@ def _question(question: OpenQuestion) -> str:
     text = one_line(question.question)
     if question.of == "model":
         return f"Question '{question.name}': {text}."
-    return f"Question '{question.name}' to the user: {text}. Ask the user, unless the conversation has the answer."
+    return f"Question '{question.name}' to the user: {text}. Ask the user, unless they have already said it."
 
 
 def _not_approved(reason: ApprovalRequired | ApprovalDenied) -> str:

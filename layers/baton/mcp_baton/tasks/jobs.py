@@ -43,7 +43,7 @@ class JobStore(Protocol):
         Raises:
             TaskHeld: another worker has a live claim; contains the task, whose `claim.dispatch` says by which dispatch.
             NoAttemptLeft: no attempts are left, and there is no live claim.
-            Conflict: the task waits for the client's answers, it is no job, or a worker has handled this dispatch
+            Conflict: the task waits for the client's answers, it is not a job, or a worker has handled this dispatch
                 already and no further one is due.
         """
 

@@ -174,7 +174,7 @@ def check_approval(approval: object, subject: str, signature: Signature) -> None
     for unknown in approval.unknown_names(names):
         hint = did_you_mean(unknown, sorted(names))
         raise RegistrationError(
-            f"{subject}: the message of its approval has {{{unknown}}}, which is no parameter{hint}"
+            f"{subject}: the message of its approval has {{{unknown}}}, which is not a parameter{hint}"
         )
     if approval.when is not None:
         _check_when(approval.when, subject, [parameter.name for parameter in signature.parameters])
@@ -199,7 +199,7 @@ def _check_when(when: Callable[..., object], subject: str, names: Sequence[str])
     for parameter in named:
         if parameter.default is parameter.empty and parameter.name not in names:
             hint = did_you_mean(parameter.name, sorted(names))
-            raise RegistrationError(f"{condition} needs {parameter.name!r}, which is no argument of the tool{hint}")
+            raise RegistrationError(f"{condition} needs {parameter.name!r}, which is not an argument of the tool{hint}")
     if not takes_all and (missing := sorted(set(names) - {parameter.name for parameter in named})):
         first = next((parameter.name for parameter in named), names[0])
         remedy = f"it gets all arguments by name: write lambda {first}, **_: …"

@@ -126,13 +126,13 @@ class Context(CallContext):
             message: A text for a person.
 
         Raises:
-            TypeError: `progress` or `total` is no finite number, or the message is no text.
+            TypeError: `progress` or `total` is not a finite number, or the message is not a text.
         """
         self._check()
         # Also without a token, so that a test finds what would fail with one.
         for number in (progress, 0 if total is None else total):
             if isinstance(number, bool) or not isinstance(number, int | float) or not -inf < number < inf:
-                raise TypeError(f"report_progress: {number!r} is no finite number; give an int or a float")
+                raise TypeError(f"report_progress: {number!r} is not a finite number; give an int or a float")
         if message is not None and not isinstance(message, str):
             raise TypeError(f"report_progress: message must be a str, and is {type(message).__name__}")
         call, token = self._call, self._call.caller.envelope.progress_token

@@ -233,7 +233,7 @@ class Tool:
             raise result_error from result_error.__cause__
         if not isinstance(result.get("structuredContent", {}), Mapping):
             raise WrongResult(
-                f"{_returned(self.name, self.decorated)} structured content that is no object; return "
+                f"{_returned(self.name, self.decorated)} structured content that is not an object; return "
                 "ToolResult(structured={…}), or the value itself"
             )
         if self.publishes_output and content.structured is None:

@@ -41,8 +41,8 @@ KEEP_ALIVE_S = 15.0
 """The longest silence of a stream, seconds (docs/http.md)."""
 
 MAX_RESULT_EVENT_BYTES = 1_000_000
-"""A longer result is no event, if it can be one JSON object. By default, the official Python SDK 2 limits the lines of
-an event to 1 MiB in total."""
+"""A longer result is not an event, if it can be one JSON object. By default, the official Python SDK 2 limits the lines
+of an event to 1 MiB in total."""
 
 MAX_WHOLE_BYTES = 6_200_000
 """The longest body of a response that is not streamed, as a JSON text: Lambda refuses a return value of more than

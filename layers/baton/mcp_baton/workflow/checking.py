@@ -53,11 +53,11 @@ def definition_faults(workflow: Workflow) -> Iterator[str]:
     if workflow.ask and not workflow.durable:
         yield "ask=True needs a stored task; leave out durable=False"
     if workflow.ttl is not None and not (isinstance(workflow.ttl, timedelta) and workflow.ttl > timedelta()):
-        yield f"ttl={workflow.ttl!r} is no time; write ttl=timedelta(days=30)"
+        yield f"ttl={workflow.ttl!r} is not a time; write ttl=timedelta(days=30)"
     if workflow.repeats is not None and not (
         isinstance(workflow.repeats, timedelta) and workflow.repeats >= timedelta()
     ):
-        yield f"repeats={workflow.repeats!r} is no time; write repeats=timedelta(minutes=2), or timedelta(0)"
+        yield f"repeats={workflow.repeats!r} is not a time; write repeats=timedelta(minutes=2), or timedelta(0)"
     if workflow.background:
         yield from _background_faults(workflow)
     yield from _size_faults(workflow)
@@ -128,7 +128,7 @@ def not_json(value: object) -> str | None:
 def source_error(name: str, source: object, arguments: Sequence[str], earlier_steps: Mapping[str, Step]) -> str:
     """The error for a value that is not a data source."""
     if callable(source):
-        error = f"{name!r} is given {value_text(source)}, which is no data source"
+        error = f"{name!r} is given {value_text(source)}, which is not a data source"
         argument = closest(name, arguments) or "…"
         calls: dict[object, str] = {
             prompt_arg: f"prompt_arg({argument!r})",
@@ -142,7 +142,7 @@ def source_error(name: str, source: object, arguments: Sequence[str], earlier_st
         return f"{error}; write step_output('…') for what a step's tool returns, or constant(…) for a fixed value"
     cause = not_json(source)
     if cause:
-        return f"{name!r} is given {value_text(source)}, which is no data source, and not JSON: {_json_hint(source)}"
+        return f"{name!r} is given {value_text(source)}, which is not a data source, and not JSON: {_json_hint(source)}"
     binding, _, path = source.partition(".") if isinstance(source, str) else ("", "", "")
     instead = f"constant({value_text(source)})"
     if isinstance(source, str) and source.strip("{}") in arguments:
@@ -151,7 +151,7 @@ def source_error(name: str, source: object, arguments: Sequence[str], earlier_st
         instead = f"{as_code(binding, path)} for the step's output, or {instead} for the text"
     elif isinstance(source, str):
         instead = f"{instead} for the text, or prompt_arg(…), step_output(…) or task_variable(…)"
-    return f"{name!r} is given {value_text(source)}, which is no data source; write {instead}"
+    return f"{name!r} is given {value_text(source)}, which is not a data source; write {instead}"
 
 
 def json_error(name: str, value: object, cause: str) -> str:

@@ -208,14 +208,14 @@ def _type_fault(field: str, value: object, kind: type) -> str:
 def _member_fault(field: str, member: object) -> str:
     name = member if isinstance(member, str) else getattr(member, "__name__", None)
     if field == "arguments":
-        return f"{value_text(member)} is no argument; write Argument({repr(name) if name else "'…'"})"
+        return f"{value_text(member)} is not an argument; write Argument({repr(name) if name else "'…'"})"
     if name is None:
-        return f"{value_text(member)} is no step; write ToolStep('…', tool=…, arguments={{…}})"
+        return f"{value_text(member)} is not a step; write ToolStep('…', tool=…, arguments={{…}})"
     tool = repr(member) if isinstance(member, str) else name
-    return f"{value_text(member)} is no step; write ToolStep({name!r}, tool={tool}, arguments={{…}})"
+    return f"{value_text(member)} is not a step; write ToolStep({name!r}, tool={tool}, arguments={{…}})"
 
 
 def workflow_type_error(thing: object) -> RegistrationError:
     """The error for an object that cannot be added as a workflow."""
-    problem = f"add_workflow({value_text(thing)}): this is no workflow"
+    problem = f"add_workflow({value_text(thing)}): this is not a workflow"
     return RegistrationError(f"{problem}; write Workflow(name=…, description=…, steps=[…])")

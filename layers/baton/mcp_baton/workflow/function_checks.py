@@ -85,10 +85,8 @@ def _only_in_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]
         }
         for name in tool.only_in:
             if name not in workflows:
-                cause = (
-                    f"the tool {tool.name!r} has only_in={name!r}, which is no workflow{did_you_mean(name, workflows)}"
-                )
-                yield WorkflowError(name, cause)
+                cause = f"the tool {tool.name!r} has only_in={name!r}, which is not a workflow"
+                yield WorkflowError(name, cause + did_you_mean(name, workflows))
             elif not workflows[name].durable:
                 cause = f"the tool {tool.name!r} has only_in={name!r}, which has no tasks; leave out durable=False"
                 yield WorkflowError(name, cause)

@@ -68,7 +68,7 @@ class ServerOptions(Struct, frozen=True):
         repeats: object = self.repeats
         if not isinstance(repeats, timedelta) or repeats < timedelta():
             remedy = "write repeats=timedelta(minutes=2), or timedelta(0)"
-            raise RegistrationError(f"repeats={repeats!r} is no time; {remedy}")
+            raise RegistrationError(f"repeats={repeats!r} is not a time; {remedy}")
 
 
 def _check_number(

@@ -65,7 +65,7 @@ def workflow_of_function(
 def _parameters(name: str, function: Callable[..., object]) -> Sequence[Parameter]:
     """The parameters of a workflow function, which become the workflow's arguments."""
     if getattr(function, "__code__", None) is None:
-        raise WorkflowError(name, f"{function!r} is no function that describes a workflow; write def")
+        raise WorkflowError(name, f"{function!r} is not a function that describes a workflow; write def")
     if is_async(function):
         raise _error(name, function, "a workflow function describes steps and waits for none; write def")
     signature = read_signature(function, f"workflow {name!r}")

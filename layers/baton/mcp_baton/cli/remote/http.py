@@ -110,7 +110,7 @@ class HttpTransport:
 
     def send(self, message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> int:
         """Send a message and read the answer until `receive` returns true. Return the HTTP status. Raises
-        `Unreachable` if the server does not answer or is no MCP server, and `Denied` if it answers 401 or 403."""
+        `Unreachable` if the server does not answer or is not an MCP server, and `Denied` if it answers 401 or 403."""
         all_headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
         body = json.dumps(message).encode()
         with self._request("POST", self._url, content=body, headers=all_headers) as response:

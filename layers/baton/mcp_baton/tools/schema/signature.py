@@ -166,7 +166,7 @@ class Signature(Struct, frozen=True, dict=True):
 
 
 def signature_of_tool(function: Callable[..., object], subject: str) -> Signature:
-    """`read_signature` of a function that is no workflow, so an `Argument` only describes its parameter."""
+    """`read_signature` of a function that is not a workflow, so an `Argument` only describes its parameter."""
     signature = read_signature(function, subject)
     for parameter in signature.parameters:
         declaration = parameter.declaration

@@ -102,7 +102,7 @@ class Step:
         faults: Iterable[str] = (),
         **fields: object,
     ) -> None:
-        causes = [] if isinstance(name, str) else ["its name is no text; write one, such as 'refund'"]
+        causes = [] if isinstance(name, str) else ["its name is not a text; write one, such as 'refund'"]
         wrong_types = type_faults(fields, _OPTION_TYPES)
         causes += *faults, *wrong_types.values()
         fields |= dict.fromkeys(wrong_types)
@@ -112,7 +112,7 @@ class Step:
             resources = ()
         elif wrong := [resource for resource in resources if not isinstance(resource, str)]:
             remedy = "write a text such as 'docs://{topic}', and give the value of the name in its braces"
-            causes.append(f"{value_text(wrong[0])} is no URI; {remedy}")
+            causes.append(f"{value_text(wrong[0])} is not a URI; {remedy}")
             resources = ()
         try:
             condition = None if when is None else condition_of(when)
@@ -333,7 +333,7 @@ def _step_names(after: Any, faults: list[str]) -> tuple[str, ...]:
         if isinstance(name, str):
             names.append(_text(name))
         else:
-            faults.append(f"after={value_text(value)} is no step; give the result of an earlier step, or its name")
+            faults.append(f"after={value_text(value)} is not a step; give the result of an earlier step, or its name")
     return tuple(names)
 
 
@@ -346,4 +346,4 @@ def _no_map(value: object) -> str:
     names = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
     texts = [name for name in names if isinstance(name, str)]
     inner = ", ".join(f"{name!r}: prompt_arg({name!r})" for name in texts) or "'…': prompt_arg('…')"
-    return f"arguments={value_text(value)} is no map of parameters to data sources; write arguments={{{inner}}}"
+    return f"arguments={value_text(value)} is not a map of parameters to data sources; write arguments={{{inner}}}"

@@ -287,14 +287,14 @@ def _tool_error(tool: str, functions: Mapping[str, object]) -> str:
     if duplicate is not None:
         modules = " and ".join(repr(getattr(function, "__module__", "?")) for function in (duplicate, tool.function))
         return (
-            f"the function {str(tool)!r} is no tool of this server, though one from the same line is: its file was "
+            f"the function {str(tool)!r} is not a tool of this server, though one from the same line is: its file was "
             f"imported twice, as {modules}; import it under one name, or move the server into another file than the "
             "one that is served"
         )
     if hasattr(tool.function, WORKFLOW_NAME):
         return f"the function {str(tool)!r} is a workflow, which no step can call; {TAKE_OVER}"
     remedy = "publish it with @server.tool, above its other decorators"
-    return f"the function {str(tool)!r} is no tool of this server; {remedy}"
+    return f"the function {str(tool)!r} is not a tool of this server; {remedy}"
 
 
 def _is_same_source(first: object, second: Callable[..., object]) -> bool:
@@ -321,5 +321,5 @@ def _retry(retry: Any, faults: list[str]) -> Retry | None:
     if isinstance(retry, Retry | None):
         faults += retry.faults if retry else ()
         return retry
-    faults.append(f"retry={value_text(retry)} is no Retry; write retry=Retry(attempts=3)")
+    faults.append(f"retry={value_text(retry)} is not a Retry; write retry=Retry(attempts=3)")
     return None

@@ -40,7 +40,7 @@ class Callback(Struct, frozen=True):
     def faults(self) -> Iterator[str]:
         """Which fields have another value, each with the correction."""
         if not isinstance(self.within, timedelta) or self.within <= timedelta():
-            yield f"within={self.within!r} is no time; write within=timedelta(days=3)"
+            yield f"within={self.within!r} is not a time; write within=timedelta(days=3)"
         if self.on_timeout not in ("fail", "skip"):
             yield f"on_timeout={self.on_timeout!r} is not possible; write 'fail' or 'skip'"
         if isinstance(self.returns, str):
@@ -97,7 +97,7 @@ class Wait(Step):
         if (self.sleep is None) is (self.callback is None):
             yield "it waits for a callback or a time; give it one of callback=… and sleep=…"
         if isinstance(self.sleep, timedelta) and self.sleep <= timedelta():
-            yield f"sleep={self.sleep!r} is no wait; give a time of more than 0 s"
+            yield f"sleep={self.sleep!r} is not a wait; give a time of more than 0 s"
         source = self.time_source
         if source is None:
             return
