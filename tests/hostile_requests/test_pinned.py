@@ -44,7 +44,7 @@ def test_an_answer_that_is_too_large_is_refused_and_leaves_the_question_open(lar
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_lone_surrogates_in_names_and_values_are_returned_unchanged(hostile: HostileClient, era: Era) -> None:
+def test_lone_surrogates_in_names_and_values_become_replacement_characters(hostile: HostileClient, era: Era) -> None:
     halves = {"a": 1, "b": 1.5, "c": True, "d": [{"\ud800": "\udfff"}], "e": {"\udfff": None}}
     result = hostile.request(era, "tools/call", {"name": "plain", "arguments": halves}).result
-    assert result["structuredContent"] == halves
+    assert result["structuredContent"] == {**halves, "d": [{"\ufffd": "\ufffd"}], "e": {"\ufffd": None}}

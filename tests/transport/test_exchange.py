@@ -131,5 +131,15 @@ def test_a_client_may_disconnect_while_the_stream_opens() -> None:
     assert line.result(ANSWER) is None
 
 
-def test_lone_surrogates_do_not_break_a_reply() -> None:
-    assert body(json_response(200, {"a": "\ud800"})) == {"a": "\ud800"}
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [("\ud800", "\ufffd"), ("\\\udfff\\ud800", "\\\ufffd\\ud800"), ("\\ud800", "\\ud800"), ("🎉\ud83c", "🎉\ufffd")],
+)
+def test_lone_surrogates_do_not_break_a_reply(text: str, sent: str) -> None:
+    line = Line()
+    line.keep_alive()
+    line.result({"text": line.in_pieces(text), "beside": text})
+
+    assert body(json_response(200, {text: text})) == {sent: sent}
+    assert json.loads(b"".join(line.sent).split(b"data: ")[-1]) == {"text": sent, "beside": sent}
+    assert body(json_response(200, {"id": "\ud800", "result": text})) == {"id": "\ud800", "result": text}

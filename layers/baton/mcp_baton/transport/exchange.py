@@ -6,6 +6,7 @@ basic/transports, Streamable HTTP.
 
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -224,14 +225,14 @@ class Exchange:
         is_free = self._sink is None and self._takes_json
         self._id = cast("RequestId | None", message.get("id"))
         if self._long_text is not None:
-            self._write_long(dumps(message), *self._long_text, as_json=is_free)
+            self._write_long(_json_text(message), *self._long_text, as_json=is_free)
             return None
         if is_free and not self._streams:
             return json_response(200, message)
         event = _event(message)
         if is_free and len(event) > MAX_RESULT_EVENT_BYTES:
             # Written as a stream is, because Lambda limits a whole response to 6 MB.
-            self._write(dumps(message).encode(), JSON_HEADERS)
+            self._write(_json_text(message).encode(), JSON_HEADERS)
         else:
             self._write(event)
         return None
@@ -247,7 +248,7 @@ class Exchange:
         headers, begin, end = (JSON_HEADERS, "", "") if as_json else (STREAM_HEADERS, "event: message\ndata: ", "\n\n")
         self._write(f"{begin}{head}".encode(), headers)
         for start in range(0, len(text), PIECE_CHARS):
-            self._write(_on_one_line(escaped(text[start : start + PIECE_CHARS])).encode())
+            self._write(_on_one_line(_without_halves(escaped(text[start : start + PIECE_CHARS]))).encode())
         self._write(f"{tail}{end}".encode())
 
     def _write(self, data: bytes, headers: Mapping[str, str] = STREAM_HEADERS) -> None:
@@ -279,12 +280,26 @@ class Application(Protocol):
 
 
 def json_response(status: int, message: Mapping[str, Json]) -> HttpResponse:
-    return HttpResponse(status, JSON_HEADERS, dumps(message).encode())
+    return HttpResponse(status, JSON_HEADERS, _json_text(message).encode())
 
 
 def _event(message: Mapping[str, Json]) -> bytes:
-    return f"event: message\ndata: {_on_one_line(dumps(message))}\n\n".encode()
+    return f"event: message\ndata: {_on_one_line(_json_text(message))}\n\n".encode()
 
+
+def _json_text(message: Mapping[str, Json]) -> str:
+    """The message as JSON. Lone surrogates become U+FFFD: the official Python SDKs cannot read a message with one, and
+    the older one waits for another forever. A client whose request id has one gets them as they are."""
+    text = dumps(message)
+    return text if "\\ud" not in text or "\\ud" in escaped(str(message.get("id"))) else _without_halves(text)
+
+
+def _without_halves(text: str) -> str:
+    """Replace the escaped lone surrogates in a JSON text; `dumps` escapes no pairs."""
+    return _LONE_SURROGATE.sub("\\1\ufffd", text)
+
+
+_LONE_SURROGATE = re.compile(r"(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}")
 
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 """Characters of JSON strings at which some clients split the lines of a stream."""
