@@ -149,23 +149,23 @@ class RemainingCalls(Struct, frozen=True):
         if self.resume_handle is None or self.resume_handle.tool is None:
             steps = [step for step in open_steps if step.client_can_do]
             return steps if self.handle is not None else steps[: self.visible_count(steps)]
-        stopped_steps = [step for step in open_steps if step.name in self._needing_the_model]
+        needing_the_model = self._needing_the_model()
+        stopped_steps = [step for step in open_steps if step.name in needing_the_model]
         if all(step.tool is not None for step in stopped_steps):
             return stopped_steps
         # The model's reading of a resource is not recorded, so the server would stop there again.
         steps = [step for step in open_steps if self.known.decide_condition(step) is True]
         return [step for step in steps if step.client_can_do]
 
-    @property
     def _needing_the_model(self) -> set[str]:
         """The stopped steps whose calls the model has to make."""
-        remedies = (Remedy.CALLS, Remedy.VALUES)
+        remedies, left_out = (Remedy.CALLS, Remedy.VALUES), self._left_out
         return {
             pause.step
             for pause in self.pauses
             if self.remedy_of(pause) in remedies
             and pause.step not in self.changed
-            and not (pause.is_for_the_operator or pause.server_can_continue or self._left_out.get(pause.step))
+            and not (pause.is_for_the_operator or pause.server_can_continue or left_out.get(pause.step))
         }
 
     def _has_calls(self, step: Step) -> bool:
