@@ -101,9 +101,10 @@ PYTEST := $(RUN) pytest --numprocesses auto --dist worksteal
 test: setup-tests ## Run all tests: about 5 minutes on two processors (ARGS="-k continuation", ARGS="-n0" in one process)
 	$(PYTEST) $(ARGS)
 
+# In one process: each further one would start the frameworks again, which takes longer than their sessions.
 .PHONY: test-frameworks
 test-frameworks: setup-tests $(OTHER_PROJECTS) ## Test sessions and conversions of the agent frameworks that `make test` leaves out
-	FRAMEWORKS=others $(RUN) pytest --numprocesses 2 --dist worksteal tests/frameworks $(ARGS)
+	FRAMEWORKS=others $(RUN) pytest tests/frameworks $(ARGS)
 
 .PHONY: test-browser
 test-browser: setup-tests ## Test the console in Chromium, one line a test (ARGS="-k form")
