@@ -38,7 +38,7 @@ OTHER_FRAMEWORKS := $(addprefix frameworks/,llama_index smolagents semantic_kern
 PROJECTS := $(addprefix setup-project-,ministack audit release site $(QUICK_FRAMEWORKS))
 TEST_SETUPS := setup-sam setup-packages $(PROJECTS) setup-dynamodb-local
 .PHONY: $(TEST_SETUPS)
-setup-packages: $(patsubst %,tests/%/node_modules/.package-lock.json,conformance clients browser frameworks/ai_sdk)
+setup-packages: .tools/tests-compiled $(patsubst %,tests/%/node_modules/.package-lock.json,conformance clients browser frameworks/ai_sdk)
 	@:
 
 OTHER_PROJECTS := $(addprefix setup-project-,$(OTHER_FRAMEWORKS))
@@ -48,6 +48,11 @@ $(PROJECTS) $(OTHER_PROJECTS): setup-project-%:
 
 setup-dynamodb-local:
 	@$(RUN) python -m tests.dynamodb_local.install .tools/left-out
+
+# Compiles the tests once. In a new clone, each worker would do it.
+.tools/tests-compiled:
+	@$(RUN) pytest --collect-only >/dev/null 2>&1 || true
+	@touch $@
 
 # `check` installs everything before its steps start.
 SETUP_FIRST := $(if $(NO_SETUP),,setup-tests)

@@ -94,7 +94,8 @@ class FrameworkProcess:
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=os.environ | {"PYTHONWARNINGS": "ignore"},
+            # Without certificates, which the frameworks would read again for each session. Nothing here uses TLS.
+            env=os.environ | {"PYTHONWARNINGS": "ignore", "SSL_CERT_DIR": str(HERE)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
