@@ -253,3 +253,26 @@ def test_calls_whose_conditions_are_not_decided_are_suggested_with_them() -> Non
     conditions = ["fetch_order.total > 100", *["not (fetch_order.express == true)"] * 2]
     assert [line.partition(": ")[0].strip(" 23.") for line in lines] == [f'Only if "{text}"' for text in conditions]
     assert entry["tool"] == "fetch_order"
+
+
+def test_the_placeholder_of_a_step_whose_condition_is_false_stands_for_the_default() -> None:
+    server = shop()
+    fetch_order, send_mail = server.tools["fetch_order"].function, server.tools["send_mail"].function
+
+    @server.workflow(tool=False)
+    def report(order_id: str) -> None:
+        """Report."""
+        order: Any = step(fetch_order)(order_id=order_id)
+        coupon = step(send_mail, name="coupon", when=order.total > 100)(text="coupon")
+        step(send_mail, each=["Ann"])(text=item())
+        step(send_mail, name="last")(text=or_default(coupon, "no coupon"))
+
+    with connect(server) as client:
+        client.tool_raises("fetch_order", "down", times=1)
+        run = client.get_prompt("report", {"order_id": "small"})
+        client.call_tool("fetch_order", {"order_id": "small"}, task=run.task_id)
+        element = client.call_tool("send_mail", {"text": "<element>"}, task=run.task_id)
+        mail = client.call_tool("send_mail", {"text": "<output from send_mail (step 'coupon')>"}, task=run.task_id)
+
+    assert "it is another value for each element of the list" in element.text
+    assert mail.value == "no coupon"

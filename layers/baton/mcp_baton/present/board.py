@@ -63,7 +63,9 @@ class WorkflowState:
         resume_handle = handle if self.can_resume else None
         changed = conflicting_steps(self.tool.workflow, self.task, settled=False)
         server, reasons = self.execution.server, self.view.reasons
-        return RemainingCalls(known, server, reasons, handle, resume_handle, changed=changed) if known else None
+        if known is None:
+            return None
+        return RemainingCalls(known.with_skips(), server, reasons, handle, resume_handle, changed=changed)
 
 
 class Addition(Struct, frozen=True):

@@ -308,7 +308,7 @@ def paused_text(run: EndedRun, known: KnownValues, tools: Requirements, handle: 
         done = all_done_text(list(known.statuses.values()))
         finish = [f"{done}. {complete_text(handle)}"] if handle else []
         return "\n\n".join([*events, *may_have_run_twice(run.repeated), *ignored_values(run), *finish])
-    remaining = RemainingCalls(known, tools, pauses, handle, handle if run.stored else None)
+    remaining = RemainingCalls(known.with_skips(), tools, pauses, handle, handle if run.stored else None)
     introduction, steps, closing = frame(remaining)
     lost_text = " ".join(lost_results(remaining))
     head = [*([cut(lost_text, MAX_EVENT_BYTES)] if lost_text else []), *may_have_run_twice(run.repeated)]

@@ -59,7 +59,7 @@ def messages(
         request = TELL_NEEDS
     elif run.pause:
         notes = [*may_have_run_twice(run.repeated), *may_have_run(run.open_repeats), *ignored_values(run)]
-        remaining = RemainingCalls(run.known, tools, run.pauses, handle, handle, run.read_resources)
+        remaining = RemainingCalls(run.known.with_skips(), tools, run.pauses, handle, handle, run.read_resources)
         texts = [handoff(remaining, [*notes, *not_recorded(run)]), *restart_text(remaining)]
         request = CONTINUE_AS_DESCRIBED if remaining.suggests_call() else TELL_NEEDS
     else:

@@ -181,7 +181,7 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     suggested_calls: list[JsonObject] = []
     if run.pause:
         resume_handle = handle if run.stored else None
-        remaining = RemainingCalls(known, server, run.pauses, handle, resume_handle)
+        remaining = RemainingCalls(known.with_skips(), server, run.pauses, handle, resume_handle)
         suggested_calls = first_fitting(remaining.entries(with_failed=False))
         links += _resource_links(run)
     steps: Json = [{"name": name, "status": status.value} for name, status in run.statuses.items()]

@@ -25,6 +25,9 @@ MAX_PLACEHOLDER_CHARS: Final = 2_000
 MAX_PLACEHOLDERS: Final = 100
 """Placeholders in one call. Each is searched for among the sources of the workflow."""
 
+ELEMENT: Final = "<element>"
+"""The placeholder of an element of a list. Inside of a value it is a text, such as a tag of XML."""
+
 _OUTPUT, _FIELD, _VARIABLE = "output from ", "field '", "task variable "
 _NAMED = re.compile(r"<(?P<kind>prompt arg|task variable|secret|missing:|invalid:) (?P<name>.+)>")
 
@@ -97,7 +100,9 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
     sources = _WorkflowSources(plan.workflow, plan.known, plan.task.task_id) if plan else _WorkflowSources(None, None)
     for name in sorted(arguments):
         text = arguments[name]
-        source = sources.find(text, name) if isinstance(text, str) and is_placeholder(text) else None
+        source = None
+        if isinstance(text, str) and (is_placeholder(text) or text == ELEMENT):
+            source = sources.find(text, name)
         if source is None:
             found = ((name, inner) for inner in placeholders_in(text)[:MAX_PLACEHOLDERS])
             unknown += _not_replaced(found, [sources], INSIDE)
@@ -157,7 +162,9 @@ def unreplaced_in_own_call(arguments: JsonObject, workflow: Workflow) -> Unknown
 
 
 def _placeholders_by_argument(arguments: JsonObject) -> Iterator[tuple[str, str]]:
-    yield from ((name, text) for name in sorted(arguments) for text in placeholders_in(arguments[name]))
+    for name in sorted(arguments):
+        value = arguments[name]
+        yield from ((name, text) for text in ([ELEMENT] if value == ELEMENT else placeholders_in(value)))
 
 
 def _not_replaced(
@@ -235,6 +242,9 @@ class _WorkflowSources:
             reason = f"{load} bytes must be read for it, which is more than is left to this request; send it by itself"
             return None, reason, 0, 0
         value = known.resolve(source)
+        if isinstance(value, Missing) and value.producer is not None:
+            known = known.with_skips()
+            value = known.resolve(source)
         if isinstance(value, Missing):
             return None, _no_value_text(value, known), 0, load
         size = json_size(value)

@@ -67,7 +67,9 @@ def next_calls(
     can_resume = workflow.has_workflow_tool and not conflicting_steps(workflow, plan.task)
     resume_handle = Handle(plan.task.task_id, workflow, given=known.arguments) if can_resume else None
     task_id, changed = plan.task.task_id, conflicting_steps(workflow, plan.task, settled=False)
-    remaining = RemainingCalls(known, tools, plan.pauses, handle, resume_handle, task_id=task_id, changed=changed)
+    remaining = RemainingCalls(
+        known.with_skips(), tools, plan.pauses, handle, resume_handle, task_id=task_id, changed=changed
+    )
     return remaining.entries(with_failed=with_failed)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Self
 
+from msgspec import structs
+
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import WAIT_PREFIX, StepStatus, is_early
@@ -71,6 +73,15 @@ class KnownValues(SourceValues, frozen=True):
         """The steps that are not settled, in order, without those whose conditions are false."""
         unsettled_steps = (step for step in self.workflow.steps if not self.statuses[step.name].settled)
         return [step for step in unsettled_steps if self.decide_condition(step) is not False]
+
+    def with_skips(self) -> Self:
+        """The known values, with the steps as skipped that the next run skips, because their conditions are false."""
+        statuses = dict(self.statuses)
+        known = structs.replace(self, statuses=statuses)
+        for step in self.workflow.steps:
+            if not statuses[step.name].settled and known.decide_condition(step) is False:
+                statuses[step.name] = StepStatus.SKIPPED
+        return known
 
     # Lists
 
