@@ -3,6 +3,7 @@
 Readers do not see comments. Two kinds of comments before a block have a meaning:
 
 - `<!-- not run: REASON -->`: the block is only parsed. The names of commands, options and targets are still checked.
+  The reason is the test that runs it, or what it needs.
 - `<!-- before: CODE -->`: Python that is run first.
 
 The Python blocks of a page are one program. A block with `title="FILE"` becomes that file, which other blocks import.

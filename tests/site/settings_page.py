@@ -25,7 +25,7 @@ The parameters of `template.yaml` become environment variables of a deployed ser
 
 Set them in `samconfig.toml`, as `parameter_overrides`, or on the command line:
 
-<!-- not run: it needs an AWS account -->
+<!-- not run: AWS -->
 ```sh
 sam deploy --parameter-overrides Auth=IAM MemorySize=1024
 ```
