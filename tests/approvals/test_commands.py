@@ -86,6 +86,8 @@ def test_a_workflow_shows_that_it_waits_for_an_approval_and_continues_after_it(
     cause = "waits for an approval of refunds"
     for output in (run_output, baton("ann", "show", task, text=True)[1]):
         assert f"working, paused at pay: {cause}\n" in output
+        assert "\nAfter the decision\n" in output
+    assert "\nTo continue here after the decision, with" in run_output
     list_output = baton("ann", "tasks", text=True)[1]
     assert f"working, paused: {cause}  " in list_output
     baton("kim", "approve", approval["approvalId"], "--yes")

@@ -321,9 +321,9 @@ def test_all_readers_count_skipped_steps_alike() -> None:
     assert progress_text(["completed", "skipped"]) == f"2 of 2 steps{note}"
     assert tool_text(run_of("cs")) == f"Done: 2 of 2 steps{note}."
     assert text_in(result_of_ended_task(reader(), SHOP, completed)).startswith(f"Done: 2 of 2 steps{note}.")
-    assert f"2 of 2 steps were done{note}." in text_in(result_of_ended_task(reader(), SHOP, cancelled))
+    assert f"2 of 2 steps done{note}." in text_in(result_of_ended_task(reader(), SHOP, cancelled))
     assert f"2 of 2 steps done{note}." in text_in(state_result(reader(), WORKFLOW_TOOL, settled, "show"))
-    assert f"2 of 2 steps are done so far{note}." in refusal_of(TaskHeld(NOW_MS, held), SHOP, NOW_MS).text
+    assert f"2 of 2 steps done so far{note}." in refusal_of(TaskHeld(NOW_MS, held), SHOP, NOW_MS).text
     assert recorded.startswith(f"All 2 steps are done{note}. Call shop with")
     assert logged[1] == f"recorded, 2 of 2 steps done{note}"
 

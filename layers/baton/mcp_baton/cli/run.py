@@ -18,7 +18,7 @@ from mcp_baton.cli.remote.printing import (
     console,
     content_lines,
     print_run,
-    still_waits,
+    waits_for,
 )
 from mcp_baton.local.clean_text import print_json
 from mcp_baton.tasks.record import TaskStatus
@@ -137,7 +137,8 @@ def _print_next_command(result: RunResult, connection: options.ConnectionOptions
     is_stuck = bool(calls) and all(arguments.get("task_action") == "cancel" for arguments in calls)
     verb, purpose = ("cancel", "end it") if is_stuck else ("resume", "continue here")
     command = shlex.join(["baton", verb, connection.where or "", result.task.task_id[:TASK_ID_PREFIX_CHARS]])
-    condition = " after the wait" if still_waits(result.task) else ""
+    awaited = waits_for(result.task)
+    condition = f" after {awaited}" if awaited else ""
     hint = ", with the same credentials" if connection.has_credentials else ""
     text = f"To {purpose}{condition}{hint}: {command}"
     if connection.is_target:

@@ -70,7 +70,7 @@ def progress_text(statuses: Sequence[str], verb: str = "") -> str:
     """How many steps are settled: `2 of 3 steps`, and how many of them were skipped.
 
     Args:
-        verb: Comes after the number, such as ` are done`.
+        verb: Comes after the number, such as ` done`.
     """
     count = sum(map(is_settled, statuses))
     noun = "step" if len(statuses) == 1 else "steps"
@@ -134,7 +134,7 @@ def refusal_of(
                 f"There is no such task: {causes}. {NOTHING_RUN}: {new_start}, with all its arguments.", UNKNOWN_TASK
             )
         case TaskFinished(current=task):
-            count = progress_text([step["status"] for step in steps_of(task)], " were done")
+            count = progress_text([step["status"] for step in steps_of(task)], " done")
             return Refusal(
                 f"This task is {task.status.value}; {count}. {NOTHING_RUN}: {new_start}.",
                 f"The task is {task.status.value}; there is nothing to continue",
@@ -156,7 +156,7 @@ def refusal_of(
 def _held(error: TaskHeld, workflow: Workflow, now_ms: int, unnamed_id: str | None) -> Refusal:
     task, until = error.current, timestamp(error.until_ms)
     seconds = max((error.until_ms - now_ms + 999) // 1000, 1)
-    count = progress_text([step["status"] for step in steps_of(task)], " are done so far")
+    count = progress_text([step["status"] for step in steps_of(task)], " done so far")
     # A call that names the task may have answers or other arguments, of which nothing was stored.
     again = f"make the same call again in {seconds} s"
     if unnamed_id is not None:

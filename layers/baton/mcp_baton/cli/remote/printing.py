@@ -23,7 +23,7 @@ from mcp_baton.present.prompt_messages import REQUESTS
 from mcp_baton.present.view import TaskView
 from mcp_baton.tasks.record import epoch_ms
 from mcp_baton.testing.results import Run
-from mcp_baton.workflow.pause import Waiting
+from mcp_baton.workflow.pause import Remedy, Waiting
 from mcp_baton.workflow.stored_pauses import parse_pause
 
 if TYPE_CHECKING:
@@ -132,10 +132,17 @@ def pause_texts(task: TaskView) -> Iterator[str]:
         yield ": ".join([kind, *what_happened([reason])]) if reason else kind
 
 
-def still_waits(task: TaskView) -> bool:
-    """Return whether all stopped steps wait for a callback or a time. A resume would pause at the same steps again."""
-    reasons = task.reasons
-    return bool(reasons) and all(isinstance(reason, Waiting) and not reason.over for reason in reasons)
+_AWAITED: Final = {Remedy.WAIT: "the wait", Remedy.DECISION: "the decision"}
+
+
+def waits_for(task: TaskView) -> str | None:
+    """Return what must end before a resume continues the task: `the wait`, `the decision`, or one of both. Before, it
+    would pause at the same steps again. `None` if a step waits for nothing."""
+    if any(isinstance(reason, Waiting) and reason.over for reason in task.reasons):
+        return None
+    remedies = {reason.remedy for reason in task.reasons}
+    names = [name for remedy, name in _AWAITED.items() if remedy in remedies]
+    return " or ".join(names) if names and len(names) == len(remedies) else None
 
 
 def call_line(entry: Mapping[str, Any], task_id: str | None = None) -> str:
@@ -289,7 +296,8 @@ def _print_pause(task: TaskView, out: Console) -> None:
     if rows:
         out.print(details(rows))
     if task.following:
-        out.print("After the wait" if still_waits(task) else "Next", style="bold")
+        awaited = waits_for(task)
+        out.print(f"After {awaited}" if awaited else "Next", style="bold")
         for number, entry in enumerate(task.following, 1):
             # In one line: a command that is broken into two lines cannot be copied.
             out.print(f"  {number}. {call_line(entry, task.task_id)}", soft_wrap=True)
