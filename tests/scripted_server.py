@@ -24,8 +24,6 @@ class ScriptedReply:
 
 @dataclass(slots=True)
 class Scripted:
-    """The server."""
-
     reply: ScriptedReply
     port: int = 0
     connections: int = 0

@@ -20,16 +20,13 @@ class ValueItems:
 
     @property
     def keys(self) -> list[dict[str, Any]]:
-        """The keys of all values."""
         items = self.client.scan(TableName=self.table)["Items"]
         return [{"pk": item["pk"], "sk": item["sk"]} for item in items if item["pk"]["S"].startswith("VALUE#")]
 
     def item(self, key: dict[str, Any]) -> dict[str, Any]:
-        """Return a value's item."""
         return self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)["Item"]
 
     def put(self, item: dict[str, Any]) -> None:
-        """Write an item."""
         self.client.put_item(TableName=self.table, Item=item)
 
     def expire(self, key: dict[str, Any]) -> None:

@@ -30,7 +30,6 @@ class Bank:
             self.server.add_workflow(Workflow(name=name, description=name, arguments=[argument], steps=[fetch, pay]))
 
     def fetch(self) -> dict[str, float]:
-        """Fetch an order."""
         if self.is_down["fetch"]:
             raise ToolError("fetch is down")
         return {"amount": 250.0}

@@ -161,7 +161,6 @@ class Failing:
         self.server.add_workflow(Workflow(name="refund", description="refund", steps=[step], background=background))
 
     def pay(self, ctx: Context, order: str) -> str:
-        """Pay."""
         if order == "a":
             self.keys.append(ctx.idempotency_key)
             if self.errors:

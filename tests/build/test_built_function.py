@@ -90,7 +90,6 @@ def event(name: str, task_id: str = "") -> dict[str, Any]:
 
 
 def pause_workflow(api: RuntimeApi) -> dict[str, Any]:
-    """Return the `_meta` of a workflow that has paused."""
     _, text = answer(api, event("prompts-get-refund-pauses"))
     [result] = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if '"result"' in line]
     meta: dict[str, Any] = result["result"]["_meta"]

@@ -35,7 +35,6 @@ class Signatures:
         self.server.add_workflow(Workflow(name="sign", description="sign", steps=steps, background=True))
 
     def ask(self, ctx: Context) -> str:
-        """Ask for a signature."""
         self.write(f"urls-{ctx.owner}", ctx.callback_url("signed").removeprefix(BASE_URL))
         return "asked"
 

@@ -70,7 +70,6 @@ class Shop:
         return f"{branch}: the server calls {self.urls[-1]}"
 
     def deploy(self, url: str) -> str:
-        """Deploy a build."""
         self.deployed.append(url)
         return url
 

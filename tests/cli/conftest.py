@@ -124,7 +124,6 @@ class Shop:
         return (self.folder / "attempts").read_text().split()
 
     def paused_task(self, order: str = "A-17", owner: str = "kim") -> str:
-        """Return a task that is paused at the refund."""
         return self.client(owner=owner).get_prompt("refund_order", {"order_id": order}).task_id
 
 

@@ -86,6 +86,5 @@ def test_a_command_works_without_a_terminal_and_in_40_columns(
 
 
 def has_json_option(command: str) -> bool:
-    """Whether a command has the option `--json`."""
     options = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
     return any("--json" in option.opts for option in options)

@@ -31,7 +31,6 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def send(access: Access, monkeypatch: pytest.MonkeyPatch) -> httpx.Request:
-    """Send a message and return the HTTP request."""
     requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

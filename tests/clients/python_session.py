@@ -29,12 +29,10 @@ class PythonSession:
     report: JsonDict = field(default_factory=lambda: {"progress": [], "logs": []})
 
     async def record_log(self, params: types.LoggingMessageNotificationParams) -> None:
-        """Record a log message."""
         # FastMCP passes the fields if it considers the message an object. Otherwise it passes the text.
         self.report["logs"].append(params.data)
 
     async def record_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Record progress."""
         self.report["progress"].append([progress, total, message])
 
     async def run(self, client: Any, describe: Callable[[Any], JsonDict]) -> JsonDict:

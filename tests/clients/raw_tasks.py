@@ -31,8 +31,6 @@ class ListRequest(types.Request[TaskParams, str]):
 
 
 class Tasks:
-    """The tasks of one session."""
-
     def __init__(self, session: ClientSession) -> None:
         self._session = session
 

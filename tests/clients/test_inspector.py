@@ -81,7 +81,6 @@ def process(node: Path, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[s
 
 @pytest.fixture(params=["legacy", "modern"])
 def inspector(request: pytest.FixtureRequest, process: "subprocess.Popen[str]", url: str) -> Inspector:
-    """The Inspector in each era."""
     return Inspector(process, url, request.param)
 
 

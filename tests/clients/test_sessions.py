@@ -37,7 +37,6 @@ class Session:
 
     @property
     def task_id(self) -> str:
-        """The id of the workflow's task."""
         task_id: str = self.report["paused"]["_meta"]["task_id"]
         return task_id
 
@@ -50,7 +49,6 @@ def session(request: pytest.FixtureRequest, report_of: ReportOf) -> Session:
 
 
 def steps_in(meta: Mapping[str, Any]) -> list[str]:
-    """Return the status of each step in `_meta`."""
     return [step["status"] for step in meta["steps"]]
 
 

@@ -40,7 +40,6 @@ class ClientReport:
 
 @pytest.fixture(params=["fastmcp", "auto", "legacy"])
 def client_report(request: pytest.FixtureRequest, report_of: ReportOf) -> ClientReport:
-    """Each client."""
     client: str = request.param
     return ClientReport(client, report_of("fastmcp-tasks" if client == "fastmcp" else f"ext-tasks-{client}"))
 

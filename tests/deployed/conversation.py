@@ -186,7 +186,6 @@ def ask(
 
 
 def result_of(stack: Stack, caller: Caller, tool: str, **arguments: Any) -> Any:
-    """Call a tool. Return the result."""
     params = {"name": tool, "arguments": arguments}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     response = ask(stack.endpoint, caller, body.encode(), mcp_protocol_version=REVISIONS["2025"])

@@ -55,7 +55,6 @@ class Emulator:
         return client_of(service, self.url)
 
     def deploy(self, build: Path, stack: str, **parameters: str) -> "Stack":
-        """Deploy a build with `sam deploy`."""
         # The SAM CLI removes these quotes.
         overrides = [f"{name}={json.dumps(value)}" for name, value in {**DEFAULTS, **parameters}.items()]
         command = ["deploy", "--stack-name", stack, "--template-file", str(build / "template.yaml"), "--resolve-s3"]
@@ -73,8 +72,6 @@ class Emulator:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A deployed stack."""
-
     emulator: Emulator
     name: str
     outputs: Mapping[str, str]

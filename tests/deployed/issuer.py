@@ -49,7 +49,6 @@ class Issuer:
         return jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": KEY_ID})
 
     def document(self, path: str) -> dict[str, Any] | None:
-        """Return the document that the issuer publishes at this path."""
         public_key: dict[str, Any] = jwt.get_algorithm_by_name("RS256").to_jwk(self._key.public_key(), as_dict=True)
         documents: dict[str, dict[str, Any]] = {
             "/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},

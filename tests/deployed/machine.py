@@ -26,7 +26,6 @@ class MissingRequirement(Exception):
 
 
 def docker_client() -> docker.DockerClient:
-    """Return a client of the Docker daemon."""
     try:
         client = docker.from_env()
         client.ping()

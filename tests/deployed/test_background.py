@@ -49,7 +49,6 @@ async def poll(session: Session, task_id: str, condition: Callable[[dict[str, An
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition` returns true."""
     end_s = time.monotonic() + WITHIN_S
     while not condition():
         assert time.monotonic() < end_s

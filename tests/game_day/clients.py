@@ -170,7 +170,6 @@ class Client:
             cursor = {"cursor": page["nextCursor"]}
 
     def make_next_call(self, order: Order) -> None:
-        """Make the next call of an order."""
         if self.may_cancel and order.task is not None and self.rng.random() < CANCEL_SHARE:
             self.cancel(order)
         elif order.background:

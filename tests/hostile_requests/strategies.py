@@ -78,7 +78,6 @@ def paths_in(value: Any) -> list[tuple[str | int, ...]]:
 
 
 def replaced(value: Any, path: tuple[str | int, ...], new_value: Any) -> Any:
-    """Return a copy of `value` in which the value at `path` is replaced."""
     if not path:
         return new_value
     copy = value.copy()

@@ -71,7 +71,6 @@ def pairs_of(plan: Plan, world: World) -> list[str]:
 
 
 def table(pairs: Counter[str]) -> str:
-    """Return the counts of the pairs as a table in Markdown."""
     names = sorted({name for pair in pairs for name in pair.split(" + ")})
     rows = [f"| | {' | '.join(str(number) for number in range(1, len(names)))} |", f"|---|{'--:|' * (len(names) - 1)}"]
     for number, name in enumerate(names, 1):

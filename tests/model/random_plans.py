@@ -9,7 +9,6 @@ MOST_LINES = 6
 
 
 def random_plan(seed: int) -> tuple[Plan, World]:
-    """Return the plan and the world of a seed."""
     rng = Random(seed)
     way = rng.choice(["prompt", "tool", "tool", "task", "task"])
     plan = Plan([], {}, way=way, era=rng.choice(["2025", "2026"]))

@@ -336,7 +336,6 @@ class StreamFlow:
         return question
 
     def result(self) -> JsonDict:
-        """Return the result of the request."""
         result: JsonDict = self.sink.next()["result"]
         return result
 

@@ -29,7 +29,6 @@ INVALID_PARAMS, INVALID_REQUEST = -32602, -32600
 
 
 def name_answer(name: str) -> JsonDict:
-    """Return the answer to a form."""
     return {"action": "accept", "content": {"name": name}}
 
 
@@ -265,7 +264,6 @@ def test_more_questions_than_one_write_stores_end_the_task_with_an_error(jobs: B
 
 
 def stream_messages(client: Client, method: str, task: str, **headers: str) -> list[JsonDict]:
-    """Return the messages of the request's stream."""
     sink = Sink()
     with streamed_to(sink):
         answer = client.request(f"tasks/{method}", {"taskId": task}, headers=headers)

@@ -63,7 +63,6 @@ QUESTIONS = [
 
 
 def question_names(run: Run) -> list[str]:
-    """Return the names of the questions that a run waits for."""
     return [question["name"] for question in run.pause.questions]
 
 

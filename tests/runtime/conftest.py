@@ -19,8 +19,6 @@ FUNCTIONS = Path(__file__).parent / "functions"
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A running function."""
-
     process: subprocess.Popen[bytes]
     log: Path
 

@@ -239,7 +239,6 @@ class ApprovalChecks:
             self.wrong(21, f"a decision has several effects: {[(call.serial, call.key) for call in calls]}")
 
     def check_decision(self, process: Process, approval_id: str, state: ApprovalState) -> ApprovalRecord:
-        """Check a confirmed decision. Return the approval."""
         record = next(approval for approval in self.records.values() if approval.approval_id == approval_id)
         if record.state is not state or record.decided_by not in PEOPLE:
             self.wrong(22, f"{process.name} gets the reply that it decided {state.value}, but the approval is {record}")

@@ -51,8 +51,6 @@ OUTBOX_SHARDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a simulation."""
-
     seed: int
     broken: tuple[BrokenInvariant, ...]
     incidents: frozenset[str]

@@ -61,7 +61,6 @@ def claim_of(item: Item) -> tuple[str, int, int] | None:
 
 
 def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
-    """Return a variable's value."""
     attribute = variables_of(item)[name]
     if "S" in attribute:
         with suppress(ValueError):

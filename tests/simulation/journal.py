@@ -135,8 +135,6 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class BrokenInvariant:
-    """A broken invariant."""
-
     number: int
     description: str
 

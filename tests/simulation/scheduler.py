@@ -199,6 +199,5 @@ def find_actor() -> Actor | None:
 
 
 def current_actor() -> Actor:
-    """Return the actor of this thread."""
     assert _thread_state.actor is not None
     return _thread_state.actor

@@ -129,8 +129,6 @@ def waiting_server(waits: Waits) -> Server:
 
 
 class WaitJudge(Judge):
-    """The judge of a task with waits."""
-
     world: "WaitWorld"
 
     def __init__(self, world: "WaitWorld") -> None:

@@ -314,7 +314,6 @@ class World:
         return self.weather.next_fault()
 
     def make_request(self, operation: str, params: Mapping[str, Any], request: SentRequest) -> dict[str, Any]:
-        """Make a request now."""
         self._current_request = request
         request.process.asked_ms = self.scheduler.now_ms
         return self.database.request(operation, params)
@@ -419,7 +418,6 @@ class World:
             self.kill(actor, "is stopped by Lambda")
 
     def kill(self, actor: Actor, description: str) -> NoReturn:
-        """Kill the container of an actor."""
         self.note(actor, description)
         process = self.processes[actor.process.name]
         assert process.container is not None

@@ -65,7 +65,6 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return the page's blocks, in order."""
     return list(_blocks(str(page.relative_to(ROOT)), page.read_text().splitlines()))
 
 

@@ -65,7 +65,6 @@ def words(text: str) -> list[str]:
 
 
 def picture_words(svg: str) -> list[str]:
-    """Return the words of a picture, in the form of `words`."""
     root = ElementTree.fromstring(svg)  # noqa: S314 - our own picture
     rows = root.findall(".//{http://www.w3.org/2000/svg}text")
     return words("\n".join("".join(row.itertext()) for row in rows))

@@ -150,7 +150,6 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 @pytest.fixture(params=["memory", "embedded", "dynamodb_local"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Each engine in turn."""
     selected_engine: Engine = request.getfixturevalue(f"{request.param}_engine")
     return selected_engine
 

@@ -94,7 +94,6 @@ def process_caller(engine: Engine, report: Send) -> Iterator[Send]:
 
 @pytest.fixture(scope="module")
 def callers_of_engine() -> Iterator[Callable[[Engine], Callers]]:
-    """Returns the eight callers of an engine."""
     with ExitStack() as stack:
 
         @cache

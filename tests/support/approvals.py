@@ -13,7 +13,6 @@ def approver(client: Client, owner: str = "kim", scopes: str = "refunds") -> Cli
 
 
 def approvals_of(person: Client, state: str = "waiting") -> list[JsonDict]:
-    """Return the approvals in this state that the person sees."""
     answer = person.post(
         None, resource="/approvals", path="/approvals", httpMethod="GET", queryStringParameters={"state": state}
     )

@@ -246,7 +246,6 @@ class Table:
 
     @property
     def statuses(self) -> list[str]:
-        """Return the status of each task."""
         return [item["status"]["S"] for item in self.items if "status" in item]
 
     def item(self, task_id: str, owner: str = "alice") -> Item:

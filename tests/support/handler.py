@@ -37,8 +37,6 @@ type Submit = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A DynamoDB."""
-
     client: "DynamoDBClient"
     create: Callable[[str], None]
     url: str | None = None
@@ -141,7 +139,6 @@ def background(table: Table) -> MakeBackground:
 
 @pytest.fixture
 def values(table: Table) -> ValueItems:
-    """The values in the test's table."""
     return ValueItems(table.client, table.name)
 
 

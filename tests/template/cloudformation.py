@@ -37,7 +37,6 @@ class Stack:
         self.outputs = {name: self._value(body["Value"]) for name, body in self._included(template["Outputs"])}
 
     def declared(self, parameter: str) -> Any:
-        """Return the template's declaration of a parameter."""
         return self._template["Parameters"][parameter]
 
     def of_type(self, kind: str) -> list[Any]:

@@ -50,7 +50,6 @@ def call(
     telemetry: Telemetry = SILENT,
     **params: Json,
 ) -> Request:
-    """Return a request that calls one of a server's functions."""
     envelope = Envelope(Era.STATELESS, "2026-07-28", meta or {}, {}, "t", None)
     server = server or Server("shop")
     return request_of("prompts/get", params, line, server=server, envelope=envelope, telemetry=telemetry)

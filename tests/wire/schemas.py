@@ -36,8 +36,6 @@ EXTENSION_NOTIFICATION = "notifications/tasks"
 
 
 class Schema:
-    """One revision's schema."""
-
     def __init__(self, schema: JsonDict) -> None:
         self._schema = schema
         self._key = "$defs" if "$defs" in schema else "definitions"

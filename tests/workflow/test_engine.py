@@ -361,13 +361,11 @@ def paused_task(store: DynamoDBStore, host: ScriptedHost, definition: Workflow =
 
 
 def continuation(task: TaskRecord, tool: str, outcome: Outcome, arguments: JsonObject | None = None) -> Batch:
-    """Return the batch of a continuation of a task of `THREE`."""
     plan, call = plan_of(task, THREE), ContinuationCall(tool, arguments or {})
     return continuation_batch(plan, call, outcome, TaskVariables({}), matching_step(plan, tool, call.arguments))
 
 
 def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Workflow = THREE) -> TaskRecord:
-    """Return the task with another status of one step."""
     step_statuses = [StepStatus(step["status"]) for step in steps_of(task)]
     step_statuses[index] = status
     variables: dict[str, Any] = {**task.variables, "_workflow.progress": definition.progress(step_statuses)}

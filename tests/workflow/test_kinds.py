@@ -58,7 +58,6 @@ class World:
         )
 
     def before(self, ctx: Context) -> str:
-        """Begin."""
         self.calls.append("before")
         workflow = self.server.workflows["flow"]
         return ctx.callback_url("s") if workflow.callbacks else ""
@@ -70,11 +69,9 @@ class World:
         return f"done {value}"
 
     def later(self) -> None:
-        """End."""
         self.calls.append("later")
 
     def document(self) -> str:
-        """Read."""
         if self.is_down:
             raise ToolError("down")
         return "text"

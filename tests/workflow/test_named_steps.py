@@ -51,14 +51,12 @@ class Post:
         return server
 
     def mail(self, ctx: Context, to: str, pin: str = "") -> str:
-        """Mail a person."""
         self.keys.append(ctx.idempotency_key)
         if to in self.broken:
             raise ToolError(f"no such address: {to} {pin}")
         return f"mailed {to}"
 
     def fetch(self) -> dict[str, Any]:
-        """Fetch people."""
         if "fetch" in self.broken:
             raise ToolError("down")
         return {"people": ["ann", "bob", "carl"], "total": 30}

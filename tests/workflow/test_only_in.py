@@ -94,7 +94,6 @@ def test_a_refused_call_is_not_recorded_and_not_suggested(baton: Connect, era: E
 
 
 def paused_task(client: Client, bank: Bank, step_name: str) -> str:
-    """Return a task that has paused at a step."""
     bank.is_down[step_name] = True
     task_id = client.call_workflow("refund").task_id
     bank.is_down[step_name] = False

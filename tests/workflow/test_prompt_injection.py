@@ -76,7 +76,6 @@ def attacked_server() -> Server:
 
 
 def assistant_texts(answer: Answer) -> list[str]:
-    """Return the texts of the assistant's messages."""
     return [text for role, text in answer.conversation if role == "assistant"]
 
 

@@ -319,7 +319,6 @@ class Blocking:
 
 
 def call_as_admin(client: Client, tool: str) -> Answer:
-    """Call a tool with the scope `admin`."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool}}
     context = {"requestId": "api-1", "authorizer": {"claims": {"sub": "alice", "scope": "admin"}}}
     return client.post(json.dumps(call), {"MCP-Protocol-Version": "2025-11-25"}, requestContext=context)

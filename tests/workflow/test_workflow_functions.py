@@ -59,7 +59,6 @@ def find_book(title: str) -> Book:
 
 
 async def lend(ctx: Context, shelf: str, reader: str = "nobody", days: int = 14) -> dict[str, object]:
-    """Lend a book."""
     return {"shelf": shelf, "reader": reader, "days": days}
 
 
@@ -497,7 +496,6 @@ class Shelf:
         return f"found {title}"
 
     def borrow(self, title: str, kind: Kind = Kind.NEW) -> None:
-        """Borrow a book."""
         step(SHELF, name="call")(title=title)
         step(SHELF.find)(title)
         step(EXCLAIM, name="exclaim")(self="a", kind=kind)

@@ -277,7 +277,6 @@ class Queue:
     world: QueueWorld
 
     def dispatch(self, event: JsonObject) -> None:
-        """Send an event."""
         world, actor = self.world, current_actor()
         fault = world.weather.next_fault()
         if fault is not None:
