@@ -199,6 +199,20 @@ def test_a_job_waits_for_what_the_workflow_waits_for_after_a_request_has_continu
     assert task.poll().status == "completed"
 
 
+def test_an_approval_that_has_expired_is_requested_again_at_the_next_sweep() -> None:
+    server = Server("shop")
+
+    @server.tool(task="optional", approval=Approval("refunds", expires=timedelta(minutes=5)))
+    def pay() -> str:
+        return "paid"
+
+    with connect(server, owner="kim") as client:
+        task = client.start_task("pay", {})
+        client.clock.advance(300 + SOON_S)
+        approve_all(client)
+        assert task.status == "completed"
+
+
 def test_two_calls_do_not_wake_each_other_without_end_if_a_step_fails_each_time(shop: Server) -> None:
     @shop.workflow(background=True, parallel=2)
     def order() -> None:

@@ -59,7 +59,8 @@ class Waits(Struct, frozen=True):
     def due_ms(self, now_ms: int) -> int | None:
         """When a sweep lets a worker look, epoch milliseconds; `None` if the job waits for nothing of this."""
         # A sweep also finds a decision whose wake-up was lost.
-        return min([*([now_ms + MAX_DISPATCH_MS] if self._expiries_ms else []), *self.ends_ms], default=None)
+        looks_ms = [now_ms + MAX_DISPATCH_MS] if self._expiries_ms else []
+        return min([*looks_ms, *self._expiries_ms, *self.ends_ms], default=None)
 
     def ttl_ms(self, now_ms: int) -> int:
         """How long the job must live at least, milliseconds."""
