@@ -27,6 +27,7 @@ from mcp_baton.tools.outcomes import Mismatch, Outcome, Prepared, ResourceUnavai
 from mcp_baton.transport.exchange import Exchange, no_limit, stream_opener
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
+from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.request import Request
@@ -215,17 +216,22 @@ class CallsInAnyOrder:
 
     def __init__(self, host: "ScriptedHost", pick: Callable[[int], int]) -> None:
         self._host, self._pick = host, pick
-        self._calls: list[Callable[[Host], Any]] = []
+        self._calls: list[tuple[Callable[[Host], Any], ThreadLease | None]] = []
 
-    def start(self, call: Callable[[Host], Any], _pulse: Callable[[], float] | None) -> None:
-        self._calls.append(call)
+    def start(self, call: Callable[[Host], Any], lease: ThreadLease | None) -> None:
+        self._calls.append((call, lease))
         self._host.most_at_once = max(self._host.most_at_once, len(self._calls))
 
     def ask(self, question: Callable[[], Any]) -> Any:
         return question()
 
     def next(self) -> Any:
-        return self._calls.pop(self._pick(len(self._calls)))(self._host)
+        call, lease = self._calls.pop(self._pick(len(self._calls)))
+        own_lease, self._host.lease = self._host.lease, lease
+        try:
+            return call(self._host)
+        finally:
+            self._host.lease = own_lease
 
     def close(self) -> None:
         """Do nothing: no thread runs."""
@@ -237,7 +243,7 @@ class ScriptedHost:
 
     Attributes:
         starts: The number of steps that may start.
-        pulse: What the engine wants to run regularly during a tool's call.
+        lease: The claim of the run, which the engine sets.
     """
 
     tools: dict[str, Behaviour] = field(default_factory=dict)
@@ -251,7 +257,7 @@ class ScriptedHost:
     job_id: str | None = None
 
     def __post_init__(self) -> None:
-        self.pulse: Callable[[], float] = lambda: 1.0
+        self.lease: Lease | ThreadLease | None = None
 
     def required(self, _tool: str) -> frozenset[str]:
         return self.requires

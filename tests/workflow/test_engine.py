@@ -378,7 +378,8 @@ def test_a_run_that_has_ended_does_not_renew_its_claim(store: DynamoDBStore, mon
     start(host, recording, THREE)
     request_count = recording.requests
     monkeypatch.setattr(recording, "now_ms", lambda: store.now_ms() + LEASE_MS)
-    assert host.pulse() == RENEW_MS / 1000
+    assert host.lease is not None
+    assert host.lease.pulse() == RENEW_MS / 1000
     assert recording.requests == request_count
 
 

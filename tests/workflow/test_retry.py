@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
 from msgspec import structs
@@ -14,7 +14,7 @@ from mcp_baton.testing import Connect
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.host import Host
-from mcp_baton.workflow.lease import Lease, TaskOver
+from mcp_baton.workflow.lease import TaskOver
 from mcp_baton.workflow.step_run import StepRun, Stop
 from mcp_baton.workflow.steps.retry import system_random_fraction
 from mcp_baton.workflow.steps.tool_step import attempt
@@ -39,6 +39,10 @@ class FakeHost:
     over: TaskOver | None = None
     log: list[str] = field(default_factory=list)
 
+    @property
+    def lease(self) -> Self:
+        return self
+
     def may_start(self, after_s: float = 0.0) -> bool:
         return self.remaining_s - after_s > 0
 
@@ -61,7 +65,7 @@ class FakeHost:
         """Return the outcome, the number of attempts, and why there could be no further one."""
         this = StepRun(ToolStep("s", tool="t", retry=retry, retryable=retryable))
         call = Prepared("t", {}, {})
-        outcome = attempt(this, cast("Host", self), call, ONLY_CALL, cast("Lease", self), fraction)
+        outcome = attempt(this, cast("Host", self), call, ONLY_CALL, fraction)
         return outcome, this.attempts, this.stop
 
     def is_safe(self) -> bool:
@@ -207,7 +211,7 @@ def test_an_attempt_that_did_not_start_in_time_waits_for_the_next_invocation() -
     late = Failed("not started", kind=Failure.OUT_OF_TIME)
     this = StepRun(ToolStep("s", tool="t", retry=EVEN))
     fake = FakeHost([tool_failure(), late])
-    outcome = attempt(this, cast("Host", fake), Prepared("t", {}, {}), ONLY_CALL, None, lambda: 0.5)
+    outcome = attempt(this, cast("Host", fake), Prepared("t", {}, {}), ONLY_CALL, lambda: 0.5)
 
     assert (outcome, this.attempts, this.retry_s) == (tool_failure(), 1, EVEN.first_s)
 

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import structs
 
@@ -14,9 +14,10 @@ from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome, Prepared, ResourceUnavailable
 from mcp_baton.tools.resource import contents_of_outcome, find_in, mismatch_reason
 from mcp_baton.tools.running.runner import bound_resource, bound_tool, call, run
-from mcp_baton.tools.running.tool_threads import Listener, no_pulse
+from mcp_baton.tools.running.tool_threads import Listener
 from mcp_baton.transport.exchange import KEEP_ALIVE_S
 from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.parallel_calls import ParallelCalls
 from mcp_baton.workflow.workflow_tool import argument_schemas
 
@@ -37,7 +38,7 @@ class ServerHost:
         self.job_id = execution.job_id
         self.announces = execution.envelope.progress_token is not None
         self.left_ms = execution.exchange.remaining_ms
-        self.pulse: Callable[[], float] = no_pulse
+        self.lease: Lease | ThreadLease | None = None
         self._until_s = until_s
         self._reserve_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
         self._asker_factory = execution.asking_in_workflow()
@@ -84,6 +85,10 @@ class ServerHost:
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
 
+    def pulse(self) -> float:
+        """Renew the claim, if there is one and that is due. Returns the seconds until the next call of this."""
+        return KEEP_ALIVE_S if self.lease is None else self.lease.pulse()
+
     def _with_pulse(self, tool_call: ToolCall) -> ToolCall:
         return structs.replace(tool_call, progress=self._map_progress, stay=True, pulse=self.pulse)
 
@@ -125,12 +130,12 @@ class ServerHost:
     def threads(self) -> ParallelCalls:
         return ParallelCalls(self._execution.listener, self._for_thread, self._with_pulse(ONLY_CALL).pulse)
 
-    def _for_thread(self, listener: Listener, pulse: Callable[[], float] | None) -> "ServerHost":
+    def _for_thread(self, listener: Listener, lease: ThreadLease | None) -> "ServerHost":
         """Return a copy of this host for a call in another thread. The progress of the call is not sent: several calls
         share the progress of the request, which must increase."""
         host = copy.copy(self)
         execution = structs.replace(self._execution, reports_to=listener)
-        vars(host).update(_execution=execution, _is_in_thread=True, _total_steps=0, pulse=pulse or no_pulse)
+        vars(host).update(_execution=execution, _is_in_thread=True, _total_steps=0, lease=lease)
         return host
 
     def _map_progress(self, progress: float, total: float | None) -> tuple[float, float | None] | None:

@@ -12,6 +12,7 @@ from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome, Prepared, Succeeded
+from mcp_baton.workflow.lease import Lease, ThreadLease
 
 
 class Skip(StrEnum):
@@ -99,9 +100,9 @@ class Host(Protocol):
     def left_ms(self) -> int | None:
         """Milliseconds until the function is stopped; `None` if it has no time limit."""
 
-    pulse: Callable[[], float]
-    """The thread that answers the request calls it while a tool runs or a wait lasts. It returns the seconds until the
-    next call. The engine sets it."""
+    lease: Lease | ThreadLease | None
+    """The run's claim on its task; `None` without a task. The thread that answers the request calls its `pulse` while a
+    tool runs or a wait lasts. The engine sets it."""
 
     def threads(self) -> "Threads":
         """Runs calls in other threads."""
@@ -116,11 +117,11 @@ class Host(Protocol):
 class Threads(Protocol):
     """Runs calls in other threads, while the request's thread delivers their notifications and renews claims."""
 
-    def start(self, call: Callable[[Host], Any], pulse: Callable[[], float] | None) -> None:
+    def start(self, call: Callable[[Host], Any], lease: ThreadLease | None) -> None:
         """Begin a call in another thread. The call gets a separate host.
 
         Args:
-            pulse: The pulse of that host; `None` without a claim.
+            lease: That of this host; `None` without a task.
         """
 
     def ask(self, question: Callable[[], Any]) -> Any:

@@ -13,6 +13,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tools.running.tool_threads import Listener, run_in_thread
 from mcp_baton.transport.exchange import KEEP_ALIVE_S
 from mcp_baton.workflow.host import Host
+from mcp_baton.workflow.lease import ThreadLease
 
 type Job = Callable[[], object]
 
@@ -21,14 +22,14 @@ class ParallelCalls:
     """Implements `workflow.host.Threads`. All methods except `ask` are for the request's thread.
 
     Args:
-        host_for: Makes the host of a call from its listener and its pulse.
+        host_for: Makes the host of a call from its listener and its lease.
         pulse: Called while a call runs, as `tool_threads.run_and_deliver` does.
     """
 
     def __init__(
         self,
         listener: Listener,
-        host_for: Callable[[Listener, Callable[[], float] | None], Host],
+        host_for: Callable[[Listener, ThreadLease | None], Host],
         pulse: Callable[[], float],
     ) -> None:
         self._listener = listener
@@ -38,8 +39,8 @@ class ParallelCalls:
         self._outcomes: list[tuple[Any, BaseException | None]] = []
         self._is_closed = False
 
-    def start(self, call: Callable[[Host], Any], pulse: Callable[[], float] | None) -> None:
-        host = self._host_for(ForwardingListener(self._listener, self._jobs.put), pulse)
+    def start(self, call: Callable[[Host], Any], lease: ThreadLease | None) -> None:
+        host = self._host_for(ForwardingListener(self._listener, self._jobs.put), lease)
         run_in_thread(partial(self._run, call, host))
 
     def _run(self, call: Callable[[Host], Any], host: Host, free: Callable[[], None]) -> None:

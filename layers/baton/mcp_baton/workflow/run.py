@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from msgspec import convert, structs, to_builtins
@@ -101,7 +102,8 @@ class WorkflowRun(State):
         return self._finish()
 
     def _use_lease(self, lease: Lease) -> None:
-        self.lease, self.task_id, self.host.pulse = lease, lease.task.task_id, lease.pulse
+        self.lease = self.host.lease = lease
+        self.task_id = lease.task.task_id
         self.use_variables(TaskVariables(lease.task.variables))
 
     def resume(self, task: TaskRecord) -> EndedRun:
@@ -185,7 +187,7 @@ class WorkflowRun(State):
                 if this is not None and threads is not None and this.step.in_thread:
                     self._perform_in_thread(this, threads)
                 elif this is not None:
-                    self._end(self._perform(this, self.host, self.lease))
+                    self._end(self._perform(this, self.host))
                 elif threads is not None and self.running:
                     self._end(threads.next())
                 else:
@@ -240,17 +242,16 @@ class WorkflowRun(State):
     def _perform_in_thread(self, this: StepRun, threads: Threads) -> None:
         self.running[this.step.name] = self.running.get(this.step.name, 0) + 1
         if self.lease is None:
-            threads.start(lambda host: self._perform(this, host, None), None)
+            threads.start(partial(self._perform, this), None)
             return
         this.variables = self.variables.branch()
-        lease = ThreadLease(self.lease, threads.ask)
-        threads.start(lambda host: self._perform(this, host, lease), lease.pulse)
+        threads.start(partial(self._perform, this), ThreadLease(self.lease, threads.ask))
 
-    def _perform(self, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> StepRun:
+    def _perform(self, this: StepRun, host: Host) -> StepRun:
         """Do a step, perhaps in another thread. Even an internal error of Baton becomes a pause reason, so that earlier
         results are still written."""
         try:
-            this.step.perform(self, this, host, lease)
+            this.step.perform(self, this, host)
         except Exception as error:  # noqa: BLE001 - `_fail_internally` logs it
             return self._fail_internally(
                 StepRun(

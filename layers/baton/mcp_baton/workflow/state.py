@@ -23,7 +23,7 @@ from mcp_baton.tools.outcomes import Failed, Failure, Prepared, Succeeded
 from mcp_baton.workflow import resources
 from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.host import Host, Skip, Skipped, status_of
-from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver, ThreadLease
+from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver
 from mcp_baton.workflow.list_elements import ListElements, item_name
 from mcp_baton.workflow.pause import (
     AnswersRequired,
@@ -190,22 +190,22 @@ class State:
 
     # How a step begins, calls its tool, and ends
 
-    def begin(self, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> Stop | None:
+    def begin(self, this: StepRun, host: Host) -> Stop | None:
         """Note when a call begins. If it cannot begin now, return why: too little time is left, or another run has the
         task or could take it soon."""
         if not host.may_start():
             return DeadlineExceeded(this.step.name, this.step.tool or "")
-        if lease is None:
+        if host.lease is None:
             return None
-        begun_ms = lease.begin()
+        begun_ms = host.lease.begin()
         if isinstance(begun_ms, int):
             this.begun_ms, this.begun_s = begun_ms, self._clock()
             return None
         return begun_ms or DeadlineExceeded(this.step.name, this.step.tool or "")
 
-    def check_claim(self, step: Step, host: Host, lease: Lease | ThreadLease | None) -> Stop | None:
+    def check_claim(self, step: Step, host: Host) -> Stop | None:
         """Why a step that has waited for something must not go on; `None` if it can."""
-        return None if lease is None or lease.is_safe() else self.begin(StepRun(step), host, lease)
+        return None if host.lease is None or host.lease.is_safe() else self.begin(StepRun(step), host)
 
     def fetch_before(self, this: StepRun, host: Host) -> Failed | None:
         return resources.fetch_before(this, self.known_to(this), host)

@@ -115,7 +115,7 @@ class RunWriter:
                 return Superseded()
             case TaskNotFound() if lease.unsure:
                 logger.error("task %s: it was not created", lease.task.task_id)
-                self._run.lease = None
+                self._run.lease = self._run.host.lease = None
                 return None
             case TaskNotFound():
                 return TaskOver(None)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mcp_baton.workflow.host import Host
-from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
@@ -54,13 +53,13 @@ class Fetch(Step):
         if not self.resources:
             yield "it has no resources; give it at least one"
 
-    def perform(self, run: OpenRun, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> None:
+    def perform(self, run: OpenRun, this: StepRun, host: Host) -> None:
         if (failed := run.fetch_before(this, host)) is not None:
             run.fail(this, failed)
             return
         missing = run.known.missing_uri(self)
         # Reading the resources may have taken so long that another run has the task by now.
-        if (stop := run.check_claim(self, host, lease) or missing) is not None:
+        if (stop := run.check_claim(self, host) or missing) is not None:
             run.stop_before(this, stop)
         else:
             run.succeed(this, None)

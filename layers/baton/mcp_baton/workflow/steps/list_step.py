@@ -122,7 +122,7 @@ class ListStep(ToolStep):
             self._end_if_done(run)
             return None
         this = StepRun(self, index=list_run.waiting[0])
-        stop = run.begin(this, run.host, run.lease)
+        stop = run.begin(this, run.host)
         if stop is None:
             del list_run.waiting[0]
             return this

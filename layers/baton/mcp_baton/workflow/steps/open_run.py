@@ -11,7 +11,7 @@ from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Prepared
 from mcp_baton.tools.secrets import Secrets
 from mcp_baton.workflow.host import Host
-from mcp_baton.workflow.lease import Lease, Over, ThreadLease
+from mcp_baton.workflow.lease import Lease, Over
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.step_run import StepRun, Stop
 from mcp_baton.workflow.steps.step import Step
@@ -47,9 +47,9 @@ class OpenRun(Protocol):
 
     def now_ms(self) -> int: ...
 
-    def begin(self, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> Stop | None: ...
+    def begin(self, this: StepRun, host: Host) -> Stop | None: ...
 
-    def check_claim(self, step: Step, host: Host, lease: Lease | ThreadLease | None) -> Stop | None: ...
+    def check_claim(self, step: Step, host: Host) -> Stop | None: ...
 
     def known_to(self, this: StepRun) -> Any: ...
 

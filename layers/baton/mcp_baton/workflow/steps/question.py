@@ -8,7 +8,6 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tools.arguments import NAME, is_portable_name
 from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.host import Host
-from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.step_run import StepRun
 from mcp_baton.workflow.steps.context import StepContext
 from mcp_baton.workflow.steps.open_run import OpenRun
@@ -86,9 +85,8 @@ class Question(Step):
         for name in sorted(placeholders(self.question).difference(names)):
             yield f"nothing fills {{{name}}} in its question{did_you_mean(name, names)}"
 
-    def perform(self, run: OpenRun, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> None:
+    def perform(self, run: OpenRun, this: StepRun, host: Host) -> None:
         """A question that has no answer stays open, with all others that can be asked now."""
-        del lease
         this.stop = run.known.answers_pause(self, host).without_secrets(run.secrets.hide_text)
 
     @property

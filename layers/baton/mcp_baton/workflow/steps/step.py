@@ -169,14 +169,14 @@ class Step:
     def may_start(self, run: Any, this: Any) -> Any:
         """Note when the step begins; or return why it cannot begin now (a `Stop`): too little time is left, or another
         run has the task or could take it soon."""
-        return run.begin(this, run.host, run.lease)
+        return run.begin(this, run.host)
 
     def start(self, run: Any, this: Any) -> Any:  # noqa: ARG002 - other kinds need the run
         """What `perform` does next; `None` if the step is settled or stopped already, or calls its tool several
         times."""
         return this
 
-    def perform(self, run: Any, this: Any, host: Any, lease: Any) -> None:
+    def perform(self, run: Any, this: Any, host: Any) -> None:
         """Do the step, perhaps in another thread, and note in `this` how it ended. This does not change the run."""
         raise NotImplementedError
 

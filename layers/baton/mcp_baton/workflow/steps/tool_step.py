@@ -12,7 +12,6 @@ from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.labels import value_text
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.host import Host
-from mcp_baton.workflow.lease import Lease, ThreadLease
 from mcp_baton.workflow.pause import Waiting, approval_pause
 from mcp_baton.workflow.step_run import StepRun, Stop
 from mcp_baton.workflow.steps.context import StepContext
@@ -154,23 +153,23 @@ class ToolStep(Step):
         if until_ms and until_ms > run.now_ms():
             # An earlier run has postponed the next attempt.
             return Waiting(self.name, "time", timestamp(until_ms), "")
-        return run.begin(this, run.host, run.lease)
+        return run.begin(this, run.host)
 
-    def perform(self, run: OpenRun, this: StepRun, host: Host, lease: Lease | ThreadLease | None) -> None:
+    def perform(self, run: OpenRun, this: StepRun, host: Host) -> None:
         """Fetch resources, prepare the call, make it, and fetch the resources whose URIs need its result."""
         known = run.known_to(this)
         if self.resources and (failed := run.fetch_before(this, host)) is not None:
             run.fail(this, failed)
             return
         prepared: Prepared | Stop = known.prepare(self, host)
-        if self.resources and (stop := run.check_claim(self, host, lease)) is not None:
+        if self.resources and (stop := run.check_claim(self, host)) is not None:
             # Reading the resources took so long that the claim may have ended. It could not be renewed.
             prepared = stop
         if not isinstance(prepared, Prepared):
             run.stop_before(this, prepared)
             return
         call = run.tool_call(this, prepared, self.earlier_attempts(run, this))
-        outcome = attempt(this, host, prepared, call, lease, run.rng)
+        outcome = attempt(this, host, prepared, call, run.rng)
         if isinstance(outcome, Succeeded):
             run.succeed(this, outcome.value, prepared.arguments)
             # The tool has run. A resource that cannot be fetched now must not cause a second call.
@@ -218,7 +217,6 @@ def attempt(
     host: Host,
     call: Prepared,
     tool_call: ToolCall,
-    lease: Lease | ThreadLease | None,
     rng: Callable[[], float],
 ) -> Outcome:
     """Call a step's tool until it succeeds, or until it must not or cannot be called again.
@@ -227,7 +225,7 @@ def attempt(
     and notes why (`stop`). If the wait before the next attempt is too long for this invocation, it notes the wait
     (`retry_s`).
     """
-    step = this.step
+    step, lease = this.step, host.lease
     outcome = host.run(call, tool_call)
     if _was_not_called(outcome):
         # The claim is renewed just before a call. The renewal may show that the task is over or has another run.
