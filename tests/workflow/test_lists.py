@@ -494,6 +494,27 @@ def test_a_list_that_lacks_an_argument_for_all_calls_pauses_for_it(ask: bool) ->
         ]
 
 
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_results_that_are_too_large_together_are_lost_as_a_whole(checkpoint: bool) -> None:
+    server = Server("s")
+
+    @server.tool
+    def read(page: int) -> str:
+        """Read a page."""
+        return "x" * 2_000_000
+
+    pages = constant([0, 1, 2, 3])
+    step = ListStep("read", tool="read", arguments={"page": item()}, each=pages, checkpoint=checkpoint)
+    server.add_workflow(Workflow(name="book", description="Read", steps=[step]))
+    with connect(server) as client:
+        run = client.call_workflow("book")
+        result: Any = variables(client, run.task_id)["_workflow.result.read"]
+
+    assert run.completed
+    assert "read" in run.meta["oversized"]
+    assert result["error"].startswith("result of 8000013 bytes exceeds the task's size limit")
+
+
 def test_an_empty_list_completes_the_step() -> None:
     sites = Sites()
     sites.found_sites = []

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound, ValueLost
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, statuses_of
+from mcp_baton.tasks.record import ITEMS_PREFIX, RESULT_PREFIX, StepStatus, TaskRecord, statuses_of
 from mcp_baton.tasks.store import Batch, TaskStore, write_decided
 from mcp_baton.tasks.values import list_in
 from mcp_baton.tasks.variables import TaskVariables
@@ -174,7 +174,9 @@ class RunWriter:
         run.use_variables(TaskVariables(task.variables))
         for name, written_items in self._items.items():
             list_run = run.lists[name]
-            list_run.items.stored = list_in(task.variables, name) or written_items.stored
+            # Results that are too large together are not stored, so the last write has to have all of them.
+            is_lost = f"{ITEMS_PREFIX}{name}" in task.oversized
+            list_run.items.stored = None if is_lost else list_in(task.variables, name) or written_items.stored
             list_run.items.replaced, list_run.items.dropped = False, frozenset()
             list_run.items.version, list_run.items.is_changed, list_run.unwritten = task.version, False, 0
         if unsure:
