@@ -56,9 +56,10 @@ def console(*, errors: bool = False) -> Console:
     return CleanConsole(stderr=errors)
 
 
-def records(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], right: Collection[str] = ()) -> Group:
+def records(columns: Sequence[str], rows: Sequence[Sequence[RenderableType]], right: Collection[str] = ()) -> Group:
     """Return rows as a table, or in a narrow terminal below each other. Nothing is cut off."""
-    if console().width < MIN_TABLE_WIDTH:
+    # A first column that takes more than half of the width leaves the others too little for a word.
+    if console().width < max([MIN_TABLE_WIDTH, *(2 * len(str(row[0])) for row in rows)]):
         pairs = [[(name, cell) for name, cell in zip(columns, row, strict=True) if cell] for row in rows]
         return Group(*(part for row in pairs for part in (details(row), "")))
     table = Table(box=None, pad_edge=False, header_style="dim")
