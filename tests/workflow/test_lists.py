@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import pytest
 
@@ -511,8 +511,29 @@ def test_results_that_are_too_large_together_are_lost_as_a_whole(checkpoint: boo
         result: Any = variables(client, run.task_id)["_workflow.result.read"]
 
     assert run.completed
-    assert "read" in run.meta["oversized"]
+    assert "read" in cast("list[str]", run.meta["oversized"])
     assert result["error"].startswith("result of 8000013 bytes exceeds the task's size limit")
+
+
+def test_a_list_whose_results_are_lost_can_only_be_cancelled() -> None:
+    server = Server("s")
+
+    @server.tool
+    def read(page: int) -> str:
+        """Read a page."""
+        if page == 0:
+            raise ToolError("no")
+        return "x" * 3_100_000
+
+    step = ListStep("read", tool="read", arguments={"page": item()}, each=constant([0, 1, 2]))
+    server.add_workflow(Workflow(name="book", description="Read", steps=[step]))
+    with connect(server) as client:
+        run = client.call_workflow("book")
+        for _ in range(2):
+            assert run.next[-1]["arguments"] == {"task_id": run.task_id, "task_action": "cancel"}
+            assert "To end the task, call book with" in run.text
+            run = client.call_workflow("book", {"task_id": run.task_id})
+        assert len(client.calls("read")) == 3
 
 
 def test_an_empty_list_completes_the_step() -> None:

@@ -200,9 +200,13 @@ class RemainingCalls(Struct, frozen=True):
         return uses.index(True) if True in uses else len(steps)
 
     def remedy_of(self, pause: PauseReason) -> Remedy:
-        """What lets a stopped step continue. A wait that has timed out cannot be repeated."""
-        if isinstance(pause, StepFailed) and isinstance(self.known.workflow.step(pause.step), Wait):
+        """What lets a stopped step continue. A wait that has timed out cannot be repeated, nor can a list whose results
+        are lost: its calls were made."""
+        step = self.known.workflow.step(pause.step)
+        if isinstance(pause, StepFailed) and isinstance(step, Wait):
             return Remedy.NONE if pause.is_over else Remedy.SERVER
+        if isinstance(pause, StepFailed) and isinstance(step, ListStep) and self.known.has_lost_items(step):
+            return Remedy.NONE
         return Remedy.SERVER if isinstance(pause, Waiting) and pause.over else pause.remedy
 
     @property

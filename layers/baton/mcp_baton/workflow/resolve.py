@@ -10,7 +10,8 @@ from msgspec import structs
 
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import WAIT_PREFIX, StepStatus, is_early
+from mcp_baton.tasks.record import ITEMS_PREFIX, WAIT_PREFIX, StepStatus, is_early
+from mcp_baton.tasks.values import list_in
 from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line
 from mcp_baton.tools.secrets import secrets_of
@@ -101,6 +102,19 @@ class KnownValues(SourceValues, frozen=True):
         value = self.resolve(step.each)
         elements = "" if isinstance(value, Missing) else list_of(value)
         return None if isinstance(elements, str) else ListElements(elements, {})
+
+    def has_lost_items(self, step: Step) -> bool:
+        """Whether the results of a list's calls were too large to be stored, so that it cannot continue."""
+        name = f"{ITEMS_PREFIX}{step.name}"
+        if name not in self.variables or list_in(self.variables, step.name) is not None:
+            return False
+        try:
+            self.variables[name]
+        except ValueLost:
+            return True
+        except StoreError:
+            return False
+        return False
 
     def decide_items(self, step: ListStep, required: frozenset[str]) -> ListElements | PauseReason | str:
         """The items with which a list starts; or why it cannot start, or fails (a text).
