@@ -172,7 +172,9 @@ def test_the_end_of_a_long_word_and_everything_after_it_are_on_the_screen(
         for record in baton("kim", "approvals")[1]["approvals"]
         if account in str(record["arguments"])
     )
-    assert approval_id in "".join(baton("kim", "approvals", text=True)[1].split())
+    listed = baton("kim", "approvals", text=True)[1]
+    assert approval_id in "".join(listed.split())
+    assert "requested by" in listed
     _, output = baton("kim", "deny", approval_id, "--yes", text=True)
     assert max(map(len, output.splitlines())) <= columns
     words = "".join(output.split())
