@@ -140,7 +140,9 @@ class Task:
         self.stops = self.with_questions([stops[line.name] for line in self.plan.lines if line.name in stops])
         if all(map(self.is_settled, self.statuses)):
             self.status = "completed"
-        if self.world.form and any(stop.questions for stop in self.stops):
+        # The run after a form would make a failed call again, which the client's model has to decide.
+        is_failed = any(stop.type == "toolError" and self.plan.line(stop.step).kind == "tool" for stop in self.stops)
+        if self.world.form and not is_failed and any(stop.questions for stop in self.stops):
             self.fill_form(now)
 
     def fill_form(self, now: float) -> None:
@@ -342,15 +344,26 @@ class Task:
     def begun_list(self, line: Line) -> tuple[list[Value], dict[int, Value]]:
         """The elements of the first run and their results. The arguments matter only if there is a call."""
         begun = self.lists.get(line.name) or (self.resolved_list(line), {})
-        for source in line.arguments.values():
-            if source[0] != "item" and begun[0] != []:
-                self.resolve_given(source)
+        if begun[0] != []:
+            self.check_shared_arguments(line)
         if isinstance(begun[0], Missing):
             raise begun[0]
         if not isinstance(begun[0], list):
             raise Failed(())
         self.lists[line.name] = begun
         return begun
+
+    def check_shared_arguments(self, line: Line) -> None:
+        """The arguments that are the same in all calls of a list have values, so that no call is refused."""
+        lacks_x = "x" not in line.arguments
+        for name, source in line.arguments.items():
+            try:
+                if source[0] != "item":
+                    self.resolve(source)
+            except NotGiven:
+                lacks_x = lacks_x or name == "x"
+        if lacks_x:
+            raise Missing("schemaMismatch")
 
     def resolved_list(self, line: Line) -> Value:
         try:

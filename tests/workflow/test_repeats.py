@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from io import StringIO
+from threading import Event
 from typing import Any, override
 
 import pytest
@@ -256,3 +257,31 @@ def test_the_last_worker_tells_what_an_earlier_one_may_have_repeated(outcome: st
     # The killed run may also have made the call of a step that was open when a later run claimed the task.
     assert [repeat["step"] for repeat in later_steps] == ([] if outcome == "handed over" else ["mail"])
     assert "'charge' (idempotency key" in result["content"][0]["text"]
+
+
+def test_parallel_steps_that_may_have_run_twice_are_named_in_their_order() -> None:
+    server, ended = Server("shop"), Event()
+
+    @server.tool
+    def slow() -> None:
+        ended.wait(10)
+
+    @server.tool
+    def fast() -> None:
+        ended.set()
+
+    @server.workflow(parallel=2)
+    def both() -> None:
+        """Do both."""
+        step(slow)()
+        step(fast)()
+
+    with connect(server) as client:
+        with suppress(Killed), client.killed_after("fast"):
+            client.call_workflow("both")
+        ended.clear()
+        expire_claim(client)
+        run = client.call_workflow("both", task=task_of(client))
+
+    repeats: Any = run.meta["may_have_run_twice"]
+    assert [repeat["step"] for repeat in repeats] == ["slow", "fast"]

@@ -345,10 +345,10 @@ class WorkflowRun(State):
 
     def _ended(self, over: Over | None) -> EndedRun:
         stopped = [self.stops[step.name] for step in self.workflow.steps if step.name in self.stops and not over]
-        places, writer = {step.name: place for place, step in enumerate(self.workflow.steps)}, self._writer
+        writer = self._writer
         return EndedRun(
             known=self.known,
-            traces=tuple(sorted(self.traces, key=lambda this: places[this.step.name])),
+            traces=self._ordered_traces,
             pauses=() if over else tuple(self.pauses),
             task=self.task,
             over=over,
@@ -360,6 +360,12 @@ class WorkflowRun(State):
             retries_ms=tuple(until_ms for of_list in self.lists.values() for until_ms in of_list.waits_ms),
             list_calls=sum(of_list.calls for of_list in self.lists.values() if not of_list.failed),
         )
+
+    @property
+    def _ordered_traces(self) -> tuple[StepRun, ...]:
+        """What was run, in the order of the steps. Parallel steps end in another order."""
+        places = {step.name: place for place, step in enumerate(self.workflow.steps)}
+        return tuple(sorted(self.traces, key=lambda this: places[this.step.name]))
 
     def _note_repeats(self) -> None:
         """Note for the later runs of a background job which steps may have run twice."""
@@ -375,7 +381,8 @@ class WorkflowRun(State):
         if self.lease is None or not self.lease.current_claim.interrupted:
             return earlier
         names = {repeat.step for repeat in earlier}
-        return *earlier, *self._repeats_of(t for t in self.traces if not t.replayed and t.step.name not in names)
+        traces = (this for this in self._ordered_traces if not this.replayed and this.step.name not in names)
+        return *earlier, *self._repeats_of(traces)
 
     def _repeats_of(self, steps: Iterable[StepRun]) -> tuple[Repeat, ...]:
         task_id, canonical = self.task_id or "", self.host.canonical
