@@ -9,6 +9,7 @@ from typing import Annotated
 import pytest
 
 from mcp_baton import Header, Server, ToolStep, Workflow
+from mcp_baton.aws import handler
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.items import Limits
@@ -218,6 +219,9 @@ def test_settings_are_applied(orders: Server) -> None:
 
 def test_invalid_arguments_of_connect_are_refused(orders: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="'2026' or '2025'"), connect(orders, era="2024"):  # type: ignore[arg-type]
+        pass
+
+    with pytest.raises(TypeError, match="give it the Server"), connect(handler(orders)):  # type: ignore[arg-type]
         pass
     monkeypatch.delitem(sys.modules, "mcp_baton.local.embedded", raising=False)
     monkeypatch.setitem(sys.modules, "moto.core.botocore_stubber", None)

@@ -24,6 +24,8 @@ def test_advance_changes_both_times() -> None:
     assert clock.monotonic_s() - start_s >= 1.5
     with pytest.raises(ValueError, match="does not go back"):
         clock.advance(-1)
+    with pytest.raises(ValueError, match="or a timedelta"):
+        clock.advance("1h")  # type: ignore[arg-type]
 
 
 def test_each_invocation_has_its_full_time() -> None:

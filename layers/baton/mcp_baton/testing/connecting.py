@@ -52,6 +52,8 @@ def connect(
         SettingsError: moto is not installed.
         WorkflowError: a workflow cannot work; the check is complete (docs/workflows.md, "What is checked").
     """
+    if not isinstance(server, Server):
+        raise TypeError(f"connect({server!r}): give it the Server, which handler(…) gets, too")
     if era not in ERA_REVISIONS:
         raise ValueError(f"era={era!r}: it is '2026' or '2025'")
     if workers not in WORKERS:

@@ -33,8 +33,8 @@ class Clock:
         """Advance the clock by seconds or a `timedelta`. Sweeps restart the background tasks that become due meanwhile,
         as in a stack. Raises `ValueError` if it is negative."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
-        if seconds < 0:
-            raise ValueError(f"clock.advance({seconds}): time does not go back; give seconds of 0 or more")
+        if not isinstance(seconds, (int, float)) or seconds < 0:
+            raise ValueError(f"clock.advance({by!r}): time does not go back; give seconds of 0 or more, or a timedelta")
         while (next_s := self.next_sweep_s()) is not None and next_s <= seconds:
             self.sleep(next_s)
             self.sweep()
