@@ -163,7 +163,7 @@ def test_a_wait_can_be_skipped_by_its_condition() -> None:
     [
         (lambda: Wait("nap", sleep=timedelta()), "give a time of more than 0 s"),
         (lambda: Wait("nap", sleep="2026-11-28T09:00:00"), "has no offset from UTC"),
-        (lambda: Wait("nap", sleep=5), "not a text"),
+        (lambda: Wait("nap", sleep=5), "step 'nap': its time 5 is number, and not a text"),
         (lambda: Wait("nap"), "give it one of callback=… and sleep=…"),
         (
             lambda: Wait("nap", Callback(bool, timedelta(1)), sleep=timedelta(1)),

@@ -36,5 +36,5 @@ def time_of(value: Json) -> int | str:
     except (ValueError, OverflowError):
         time = None
     if time is None:
-        return f"sleep: the value is not a time in ISO 8601, in the years 1 to 9999; give a text such as {EXAMPLE}"
-    return f"sleep: the time has no offset from UTC, so it names no moment; give a text such as {EXAMPLE}"
+        return f"the value is not a time in ISO 8601, in the years 1 to 9999; give a text such as {EXAMPLE}"
+    return f"the time has no offset from UTC, so it names no moment; give a text such as {EXAMPLE}"

@@ -97,17 +97,17 @@ class Wait(Step):
         if (self.sleep is None) is (self.callback is None):
             yield "it waits for a callback or a time; give it one of callback=… and sleep=…"
         if isinstance(self.sleep, timedelta) and self.sleep <= timedelta():
-            yield f"sleep={self.sleep!r} is not a wait; give a time of more than 0 s"
+            yield f"its time {self.sleep!r} is over at once; give a time of more than 0 s"
         source = self.time_source
         if source is None:
             return
         if contains_argument(source, context.workflow.secrets):
-            yield "sleep=… is a secret argument, and the time is stored; give it another source"
+            yield "its time is a secret argument, and is stored; give it another source"
         kinds = context.kinds_of(source)
         if kinds is not None and "string" not in kinds:
             kind = " or ".join(sorted(kinds))
             remedy = f"give a timedelta, or a time in ISO 8601 such as {EXAMPLE}"
-            yield f"sleep={source_text(source)} is {kind}, and not a text; {remedy}"
+            yield f"its time {source_text(source)} is {kind}, and not a text; {remedy}"
         match source:
             case Constant(str(text)) if not placeholders(text) and isinstance(error := time_of(text), str):
                 yield error
