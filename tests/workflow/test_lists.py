@@ -536,6 +536,29 @@ def test_a_list_whose_results_are_lost_can_only_be_cancelled() -> None:
         assert len(client.calls("read")) == 3
 
 
+def test_calls_of_a_tool_that_asks_the_client_are_suggested_until_all_are_made() -> None:
+    server = Server("s")
+
+    @server.tool
+    def paint(ctx: Context, what: str) -> str:
+        """Paint."""
+        return f"{what} {ctx.elicit('Which colour?', str, key='colour').data}"
+
+    step = ListStep("paint", tool="paint", arguments={"what": item()}, each=constant(["door", "roof"]))
+    server.add_workflow(Workflow(name="house", description="Paint", steps=[step]))
+    with connect(server) as client:
+        client.answers({"colour": {"value": "red"}})
+        run = client.call_workflow("house")
+        first_call, second_call, _ = run.next
+        result = client.call_tool("paint", first_call["arguments"])
+
+        assert "Its tool asks the client for input." in result.text
+        assert f"Next: call paint with {json.dumps(second_call['arguments'])}" in result.text
+        client.call_tool("paint", second_call["arguments"])
+        assert client.call_workflow("house", {"task_id": run.task_id}).completed
+        assert variables(client, run.task_id)["_workflow.result.paint"] == ["door red", "roof red"]
+
+
 def test_an_empty_list_completes_the_step() -> None:
     sites = Sites()
     sites.found_sites = []

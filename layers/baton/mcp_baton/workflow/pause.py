@@ -182,7 +182,7 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     """The tool reported an error, raised or timed out, or a resource could not be read. The step is `failed`.
 
     Attributes:
-        asks_client: The tool asked the client for input. It can do that if the client calls it. Not stored.
+        asks_client: The tool asked the client for input. It can do that if the client calls it.
         error_id: Identifies the error in the server's log, if its text is hidden from clients.
         resource: The URI of the resource that could not be read; the tool was not called.
         failed_items: Of a step with `each`: the elements whose calls failed, the first 20 when it is stored.
@@ -209,9 +209,6 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     unapproved: tuple[UnapprovedItem, ...] = ()
     outcome_unknown: bool = False
     idempotency_key: str | None = None
-
-    def to_json(self) -> JsonObject:
-        return {name: value for name, value in super().to_json().items() if name != "asksClient"}
 
     @property
     def server_can_continue(self) -> bool:
