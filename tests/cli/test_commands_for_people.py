@@ -172,6 +172,7 @@ def test_steps_are_printed_while_they_run(baton: Run, url: str, capsys: pytest.C
     ("words", "code", "complaint"),
     [
         (("run", "dnoe"), 2, "there is no prompt 'dnoe': did you mean 'done'?"),
+        (("run", "fetch"), 2, "'fetch' is a tool, and not a prompt: use `baton call`"),
         (("run", "done"), 2, "the server rejected the request"),
         (("call", "fetsh"), 2, "there is no tool 'fetsh': did you mean 'fetch'?"),
         (("call", "notify", "copies=two"), 2, "copies=two: 'two' is not a value of type integer"),

@@ -33,7 +33,7 @@ OUTPUT_ERRORS: Final = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(
     name="baton",
-    help="MCP servers with durable workflow prompts.",
+    help="MCP servers with durable workflows.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -60,7 +60,7 @@ def baton(
         typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version."),
     ] = False,
 ) -> None:
-    """MCP servers with durable workflow prompts."""
+    """MCP servers with durable workflows."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -170,7 +170,7 @@ Database = Annotated[
     str | None, typer.Option("--dynamodb", parser=database, metavar="URL", help="The URL of another DynamoDB.")
 ]
 ReadUnits = Annotated[
-    float, typer.Option("--read-units", min=1, metavar="N", help="The most read units of the table a second.")
+    float, typer.Option("--read-units", min=1, metavar="N", help="The maximum of read units of the table per second.")
 ]
 
 _AS_JSON: Final = Annotated[bool, typer.Option("--json", help="Print one JSON document on the standard output.")]

@@ -32,7 +32,7 @@ RESULT_SCHEMA: Final = {"properties": {"--result": {"type": "object"}}}
 @uses_server(WhereOrTable, optional=True, table=True)
 def tasks(
     connection: ConnectionOptions,
-    everything: Annotated[bool, typer.Option("--all", help="List all tasks, not about 50.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List all tasks, not only the newest, about 50.")] = False,
     *,
     as_json: bool,
 ) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final, override
 
 from msgspec import structs
 
-from mcp_baton.cli.remote.arguments import unknown
+from mcp_baton.cli.remote.arguments import ArgumentError, unknown
 from mcp_baton.cli.remote.errors import CommandFailure, Unreachable, ended_message
 from mcp_baton.cli.remote.printing import ProgressDisplay, RunResult
 from mcp_baton.cli.remote.questions import Stopped, Terminal
@@ -94,7 +94,10 @@ class Remote(McpClient):
         return _named(name, self._tools, "tool")
 
     def prompt(self, name: str) -> dict[str, Any]:
-        return _named(name, {str(item["name"]): item for item in self.pages("prompts/list", "prompts")}, "prompt")
+        prompts = {str(item["name"]): item for item in self.pages("prompts/list", "prompts")}
+        if name not in prompts and any(name == tool["name"] for tool in self.pages("tools/list", "tools")):
+            raise ArgumentError(f"{name!r} is a tool, and not a prompt: use `baton call`")
+        return _named(name, prompts, "prompt")
 
     def tasks(self, limit: int | None) -> list[dict[str, Any]]:
         """Return the caller's newest tasks; all for `None`. Only the 2025 era lists tasks."""
