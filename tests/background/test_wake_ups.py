@@ -213,6 +213,20 @@ def test_an_approval_that_has_expired_is_requested_again_at_the_next_sweep() -> 
         assert task.status == "completed"
 
 
+def test_a_call_asks_its_user_as_long_as_its_workflow_lives() -> None:
+    server = Server("shop")
+
+    @server.workflow(background=True, ttl=timedelta(hours=30))
+    def order() -> None:
+        """Order something."""
+        ask_user("color", "Which color?")
+
+    with connect(server, owner="kim") as client:
+        task = client.start_task("order", {})
+        client.clock.advance(timedelta(hours=29))
+        assert task.answer({"color": "red"}).status == "completed"
+
+
 def test_two_calls_do_not_wake_each_other_without_end_if_a_step_fails_each_time(shop: Server) -> None:
     @shop.workflow(background=True, parallel=2)
     def order() -> None:

@@ -36,11 +36,13 @@ class Waits(Struct, frozen=True):
             time.
         workflow_task: The id of the workflow's task; `None` for a tool.
         retries_ms: Until when the next attempts of elements of lists wait, whatever else their lists wait for.
+        lives_until_ms: Until when the workflow's task lives, epoch milliseconds.
     """
 
     pauses: tuple[PauseReason, ...]
     workflow_task: str | None = None
     retries_ms: tuple[int, ...] = ()
+    lives_until_ms: int = 0
 
     @property
     def steps(self) -> list[str]:
@@ -90,8 +92,10 @@ def ask_and_wait(
     tasks: list[TaskRecord] = []
 
     def ask() -> None:
-        if store is not None and due_ms is not None:
-            lease.task = store.jobs.extend(lease.task, waits.ttl_ms(now_ms), waits.ttl_ms(now_ms))
+        if store is not None and waits.pauses:
+            # The client can answer as long as the workflow's task lives.
+            ttl_ms = max(waits.ttl_ms(now_ms), waits.lives_until_ms - now_ms)
+            lease.task = store.jobs.extend(lease.task, ttl_ms, ttl_ms - AFTER_WAITS_MS // 2)
         if store is not None:
             # Only a job with a time can be woken.
             expires_ms = lease.task.created_ms + lease.task.ttl_ms if waits.workflow_task else None

@@ -176,7 +176,8 @@ class WorkflowJob:
         return self._complete(store, result, write)
 
     def _waits(self, run: EndedRun) -> Waits:
-        return Waits(run.pauses, self._job.work.workflow_task, run.retries_ms)
+        lives_until_ms = run.task.created_ms + run.task.ttl_ms if run.task else 0
+        return Waits(run.pauses, self._job.work.workflow_task, run.retries_ms, lives_until_ms)
 
     def _run(self, tool: WorkflowTool, host: WorkerHost, asked: EndedRun | None = None) -> EndedRun | JsonObject:
         """Run the workflow. Returns the run; or, if nothing could be run, the result of the workflow's tool.
