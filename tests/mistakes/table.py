@@ -952,7 +952,7 @@ step(refund)(order_id=order_id, amount=1.0, retry=Retry())  # here
 # each in the second parentheses: 'each' is an option of the step -> step(refund, each=…)(…)
 step('refund')(order_id=item(), amount=1.0, each=order.lines)  # here
 # an element of another type (at run): 'refund' refuses 3 for 'order_id' -> its type
-step(refund, each=['A', 3])(order_id=item(), amount=1.0)  # here
+step(refund, each=['A', 3, 3])(order_id=item(), amount=1.0)  # here
 # an answer's element of another type (at run): of the answer 'ids' is a whole number … 'order_id' -> returns=
 ids = ask_user('ids', 'Which orders?', returns=list[int])
 step(refund, each=ids)(order_id=item(), amount=1.0)  # here

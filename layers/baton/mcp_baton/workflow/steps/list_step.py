@@ -80,7 +80,8 @@ class ListStep(ToolStep):
         if isinstance(self.each, StepOutput):
             return [StepOutput(self.each.binding, ".".join(filter(None, (self.each.path, "0", source.path))))]
         elements = self.each.value if isinstance(self.each, Constant) and isinstance(self.each.value, list) else []
-        return [Constant(element) for element in elements if source.path is None]
+        different_elements = {repr(element): element for element in elements}.values()
+        return [Constant(element) for element in different_elements if source.path is None]
 
     def output_schema(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"type": "array", "items": schema, "$defs": schema.get("$defs", {})}
