@@ -315,7 +315,7 @@ LISTS = (
         state,
         "ToolError",
         lambda text, **_: ValueError(text),
-        example="a retryable list whose arguments have no value never ends",
+        plan_of(call("s0", arguments={"x": ("item", "n")}, each=("constant", [{"n": 3}, {}]), retryable=True)),
     ),
 )
 
@@ -401,9 +401,9 @@ WAITS = (
     Mutant("a decision does not wake a call", decisions, "wake", lambda *_: True, APPROVAL_IN_BACKGROUND),
     Mutant(
         "a call whose first step waits for an approval waits for nothing else",
-        waiting,
-        "MAX_DISPATCH_MS",
-        10**9,
+        waiting.Waits,
+        "due_ms",
+        lambda self, now_ms: min([now_ms + 10**9, *self.ends_ms]),
         plan_of(call("s0"), way="task", t0={"approval": Approval(expires_s=3600.0)}),
         World(expiring=("s0",)),
     ),
