@@ -71,6 +71,8 @@ def test_the_calls_task_shows_what_it_waits_for_and_when_to_poll(jobs: Backgroun
     message = f"waits for a callback until {timestamp(until_ms)} (step build)"
     assert (state()["status"], state()["statusMessage"]) == ("working", message)
     assert state()["pollIntervalMs"] == 900_000
+    listed = jobs.client("2025").request("tasks/list").result["tasks"]
+    assert next(entry["pollInterval"] for entry in listed if entry["taskId"] == task) == 900_000
     jobs.time.s += 7_000
     assert state()["pollIntervalMs"] == 100_000
     jobs.time.s += 199

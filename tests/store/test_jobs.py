@@ -96,11 +96,12 @@ def test_a_task_without_a_job_spec_is_not_a_job(store: Store, begin: Begin, work
     assert store.jobs.answer(task.owner, task.task_id, {"name": KIM}) is None
 
 
-def test_a_listed_job_has_its_tool_and_status_message(store: Store, held_job: HeldJob) -> None:
+def test_a_listed_job_has_its_tool_its_time_and_status_message(store: Store, held_job: HeldJob) -> None:
     task, claim = held_job()
     store.jobs.report(task, claim, "half of it")
     (entry,) = store.list(task.owner).tasks
-    assert entry.job == Job(JobSpec("report", request_id=""), due_ms=0, dispatches=0, allowed=0)
+    assert task.job is not None
+    assert entry.job == Job(JobSpec("report", request_id=""), task.job.due_ms, dispatches=0, allowed=0)
     assert (entry.status_message, entry.claim, entry.arguments) == ("half of it", claim, {})
 
 

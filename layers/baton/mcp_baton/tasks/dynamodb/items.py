@@ -325,15 +325,15 @@ def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
 
 
 def job_in(item: Item, reader: Callable[[], Reader]) -> Job:
-    """The job in an item. In the part that a list reads, only the name of its tool."""
-    tool = from_text(item[TOOL]["S"])
+    """The job in an item. In the part that a list reads, only the name of its tool, and when it is due."""
+    tool, due_ms = from_text(item[TOOL]["S"]), int(item["due"]["N"])
     if WORK not in item:
-        return Job(JobSpec(tool, request_id=""), due_ms=0, dispatches=0, allowed=0)
+        return Job(JobSpec(tool, request_id=""), due_ms, dispatches=0, allowed=0)
     work = cast("dict[str, Any]", Variables({WORK: item[WORK]}, reader)[WORK])
     fields = {name: work[name] for name in (*JOB_MEMBERS, *RARE_JOB_MEMBERS) if name in work}
     return Job(
         JobSpec(tool=tool, scopes=tuple(work["scopes"]), **fields),
-        due_ms=int(item["due"]["N"]),
+        due_ms=due_ms,
         dispatches=int(item["dispatches"]["N"]),
         allowed=int(item["allowed"]["N"]),
         asked=_texts(item[ASKED], reader),

@@ -33,6 +33,7 @@ LISTED = (
     "definition",
     "status_message",
     "tool",
+    "due",
     RUN,
 )
 
