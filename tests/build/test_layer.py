@@ -163,13 +163,14 @@ def resolve(packages: Path, services: list[str]) -> str:
 
 @needs_313
 def test_slimmed_clients_find_the_same_endpoints_and_operations(layer: Path, tmp_path: Path) -> None:
-    full_packages = tmp_path / "full"
-    shutil.copytree(layer / "python", full_packages)
-    shutil.rmtree(full_packages / "botocore")
-    shutil.copytree(Path(botocore.__file__).parent, full_packages / "botocore")
+    for package in (layer / "python").iterdir():
+        (tmp_path / package.name).symlink_to(package)
+    full_botocore = tmp_path / "botocore"
+    full_botocore.unlink()
+    full_botocore.symlink_to(Path(botocore.__file__).parent)
 
     services = sorted(path.name for path in (layer / "python" / "botocore" / "data").iterdir() if path.is_dir())
-    slim, full = (resolve(packages, services) for packages in (layer / "python", full_packages))
+    slim, full = (resolve(packages, services) for packages in (layer / "python", tmp_path))
 
     assert len(json.loads(slim)[0]) > 30 * len(services)
     assert slim == full
