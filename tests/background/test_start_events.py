@@ -102,6 +102,7 @@ def test_an_id_is_unique_for_an_owner_and_a_workflow(client: Client, other: dict
         ({"workflow": 3}, "batonStart.workflow"),
         ({"owner": ""}, "batonStart.owner"),
         ({"owner": None}, "batonStart.owner"),
+        ({"owner": "o" * 2_001}, "batonStart.owner.*2000 bytes"),
         ({"id": 1}, "batonStart.id"),
         ({"arguments": ["A"]}, "batonStart.arguments"),
         ({"arguments": {}}, "batonStart.arguments.*order"),

@@ -8,9 +8,9 @@ import pytest
 
 from mcp_baton import Server, ToolStep, Workflow
 from mcp_baton.aws import handler
-from mcp_baton.server.access import MAX_OWNER_BYTES
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
+from mcp_baton.tasks.texts import MAX_OWNER_BYTES
 from tests.support.client import Answer, Client, Era, Script, Table
 from tests.support.handler import MakeClient
 

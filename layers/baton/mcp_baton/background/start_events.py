@@ -16,6 +16,7 @@ from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.keys import digest_of
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.store import Start, TaskStore
+from mcp_baton.tasks.texts import MAX_OWNER_BYTES, to_text
 from mcp_baton.telemetry import EVENTS_STARTED
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.transport.exchange import Exchange
@@ -151,6 +152,8 @@ def _read(event: object) -> StartEvent:
         if not isinstance(value, str) or not value:
             raise EventError(f"`{START}.{name}` must be a text that is not empty")
         texts[name] = value
+    if len(to_text(texts["owner"]).encode()) > MAX_OWNER_BYTES:
+        raise EventError(f"`{START}.owner` has more than {MAX_OWNER_BYTES} bytes")
     arguments, scopes = members.get("arguments", {}), members.get("scopes", [])
     if not isinstance(arguments, Mapping):
         raise EventError(f"`{START}.arguments` must be an object")

@@ -19,7 +19,7 @@ from mcp_baton.protocol.http import (
     HttpResponse,
 )
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.texts import to_text
+from mcp_baton.tasks.texts import MAX_OWNER_BYTES, to_text
 from mcp_baton.transport.exchange import refusal
 
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -104,9 +104,6 @@ def is_local_host(host: str) -> bool:
 def is_preflight(request: HttpRequest) -> bool:
     return request.method == "OPTIONS" and "access-control-request-method" in request.headers
 
-
-MAX_OWNER_BYTES: Final = 2_000
-"""The longest owner as stored. A partition key of DynamoDB has 2,048 bytes, and contains more than the owner."""
 
 NO_IDENTITY: Final = (
     "Forbidden: this call has no identity, so nothing was run. For the operator: give the API an authorizer (template "

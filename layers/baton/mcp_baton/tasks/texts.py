@@ -46,6 +46,9 @@ def within_bytes(text: str, limit: int) -> str:
     return text
 
 
+MAX_OWNER_BYTES: Final = 2_000
+"""The longest owner as stored. A partition key of DynamoDB has 2,048 bytes, and contains more than the owner."""
+
 MAX_VALUE_BYTES: Final = 6_000_000
 """The longest JSON text that is read back, bytes. A request's body has the same limit."""
 
