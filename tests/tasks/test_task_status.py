@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, RegistrationError, Server
+from mcp_baton.present.view import view_in_result
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.transport.exchange import stream_opener
 from tests.sent import Requests
@@ -122,12 +123,13 @@ def test_invalid_numbers_of_seconds_are_refused(name: str, value: Any) -> None:
         Server("s", **{name: value})
 
 
-def test_a_list_shows_the_tool_and_the_progress_of_a_task(jobs: Background) -> None:
+def test_a_list_and_a_task_show_the_tool_and_the_progress(jobs: Background) -> None:
     task = jobs.begin("count", era="2025")
     jobs.work()
     (entry,) = jobs.client("2025").request("tasks/list").result["tasks"]
     assert (entry["taskId"], entry["_meta"]) == (task, {"tool": "count"})
     assert (entry["status"], entry["statusMessage"]) == ("completed", "100/100: counting")
+    assert view_in_result(jobs.client("2025").task("get", task).result).tool == "count"
 
 
 # tasks/result

@@ -164,10 +164,12 @@ def facts_of(task: TaskRecord) -> dict[str, Json]:
 
     - `timings`: when each step ran, `{"at": epoch milliseconds, "ms": milliseconds}` by the step's name.
     - `elements`: how many elements of an unfinished list have results, by the step's name.
+    - `tool`: the tool of a background call.
     - `result_by`: `client`, if a client supplied the result.
     """
-    facts = {"timings": _timings_of(task), "elements": _elements_of(task)}
-    return {name: fact for name, fact in facts.items() if fact} | ({"result_by": "client"} if task.by_client else {})
+    facts: dict[str, Json] = {"timings": _timings_of(task), "elements": _elements_of(task)}
+    facts |= {"tool": task.job.work.tool if task.job else None, "result_by": "client" if task.by_client else None}
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def _timings_of(task: TaskRecord) -> JsonObject:

@@ -30,6 +30,7 @@ NEXT_KEY: Final = f"{FACT_PREFIX}next"
 TIMINGS_KEY: Final = f"{FACT_PREFIX}timings"
 ELEMENTS_KEY: Final = f"{FACT_PREFIX}elements"
 RUNNING_KEY: Final = f"{FACT_PREFIX}running_until"
+TOOL_KEY: Final = f"{FACT_PREFIX}tool"
 RESULT_BY_KEY: Final = f"{FACT_PREFIX}result_by"
 OMITTED_KEY: Final = "omitted"
 
@@ -183,6 +184,7 @@ def view_in_result(result: Mapping[str, Any]) -> TaskView:
         task_id=result["taskId"],
         status=result["status"],
         workflow=str(progress["goal"]).partition(": ")[0] if "goal" in progress else None,
+        tool=meta.get(TOOL_KEY),
         message=result.get("statusMessage"),
         created=result.get("createdAt", ""),
         updated=result.get("lastUpdatedAt", ""),

@@ -257,7 +257,8 @@ def print_run(result: RunResult, out: Console) -> None:
 
 def print_task(task: TaskView, out: Console) -> None:
     """Print a task: its steps with their start (UTC), duration and length, why it is paused, next calls, its result."""
-    out.print(Text().append(task.workflow or "a tool's task", style="bold").append(f"  {task.task_id}", style="dim"))
+    name = task.workflow or task.tool or "a tool's task"
+    out.print(Text().append(name, style="bold").append(f"  {task.task_id}", style="dim"))
     line = status_text(task.status)
     if task.pause and not task.ended:
         place = f" at {task.step}" if task.step else ""
