@@ -2,7 +2,7 @@
 
 A job is created with its task, then dispatched: an event with the task's id is sent to the worker. The event may be
 lost, doubled or late. A worker that gets it claims the task first. If none does, a poll or a sweep dispatches the job
-again. While a job is `working`, it is in the outbox, which sweeps read.
+again. A `working` job, and a workflow's that asks its client, is in the outbox, which sweeps read.
 """
 
 from collections.abc import Iterator, Mapping
