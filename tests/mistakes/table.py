@@ -1091,6 +1091,12 @@ def stock() -> int:
 def refund_again() -> int:
     """Refund."""
     return 1
+# two decorators on one function: tool 'stock' … published twice -> leave one decorator
+@server.tool(title="Stock")  # here
+@server.tool
+def stock() -> int:
+    """Count."""
+    return 1
 # a tool's name as the decorator's first argument: 'stock' … function -> name='stock'
 @server.tool("stock")  # here
 def count() -> int:

@@ -387,7 +387,10 @@ class Server:
         if existing is not None:
             from mcp_baton.hints import source_location
 
-            location = source_location(getattr(existing, "function", None))
+            function = getattr(existing, "function", None)
+            if function is not None and function == getattr(item, "function", None):
+                raise RegistrationError(f"{kind} {name!r}: it is published twice; leave one decorator with all options")
+            location = source_location(function)
             raise RegistrationError(
                 f"{kind} {name!r}: the name is already taken{f' by {location}' if location else ''}; give it another"
             )
