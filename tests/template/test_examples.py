@@ -1,9 +1,11 @@
 """The template with the changes in the README of an example, or with the resources of docs/events.md (tests/deployed
 deploys them)."""
 
+import json
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from tests.event_docs import with_event_resources
 from tests.example_readmes import ExampleReadme
 from tests.template.cloudformation import Stack
-from tests.template.conftest import SAM, SERVING, Translate, variables
+from tests.template.conftest import ROOT, SAM, SERVING, Translate, variables
 
 READ = re.compile(r"os\.environ\[\"(\w+)\"\]")
 
@@ -41,3 +43,14 @@ def test_the_resources_for_events_are_valid(source: str, tmp_path: Path) -> None
         timeout=300,
     )
     assert process.returncode == 0, process.stdout + process.stderr
+
+
+def test_sam_reads_the_approvers_as_the_page_writes_them() -> None:
+    [written] = re.findall(r"`(\"Approvers=.+?)`", (ROOT / "docs" / "approvals.md").read_text())
+    override = tomllib.loads(f"override = {written}")["override"]
+    code = (
+        "import sys; from samcli.cli.types import CfnParameterOverridesType as Overrides; "
+        "print(Overrides().convert([sys.argv[1]], None, None)['Approvers'])"
+    )
+    read = subprocess.run([SAM / "python", "-c", code, override], capture_output=True, text=True, check=True)
+    assert json.loads(read.stdout) == {"refunds": ["ada"]}
