@@ -17,6 +17,7 @@ from mcp_baton import (
     WorkflowError,
     constant,
     exists,
+    first_of,
     is_in,
     item,
     not_,
@@ -231,6 +232,28 @@ def test_a_null_argument_counts_as_left_out(workflow: str, arguments: dict[str, 
     with connect(server) as client:
         assert client.call_workflow(workflow, arguments).completed
     assert sent == mails
+
+
+@pytest.mark.parametrize("workflow", ["notify", "notify_nobody"])
+def test_nulls_of_several_arguments_count_as_left_out_together(workflow: str) -> None:
+    sent: list[str] = []
+    server = shop(sent)
+    send_mail = server.tools["send_mail"].function
+
+    @server.workflow
+    def notify(note: str | None = None, coupon: str | None = None) -> None:
+        text = first_of(note, coupon)
+        step(send_mail, name="note", when=exists(text))(text=text)
+        step(send_mail)(text=or_default(text, "none"))
+
+    @server.workflow
+    def notify_nobody() -> None:
+        """Notify, without a note."""
+        notify(None, None)
+
+    with connect(server) as client:
+        assert client.call_workflow(workflow).completed
+    assert sent == ["none 0"]
 
 
 def test_calls_whose_conditions_are_not_decided_are_suggested_with_them() -> None:

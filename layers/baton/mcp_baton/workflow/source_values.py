@@ -62,12 +62,6 @@ NO_ELEMENT: Final = Missing(Item())
 """Stands for the current element outside a list."""
 
 
-def _exists(source: Source, value: Json | Missing) -> bool:
-    """Whether a source has a value. An argument that is null counts as left out: models often send null. So does a
-    constant, which a workflow function gets as an argument from another one."""
-    return not isinstance(value, Missing) and not (isinstance(source, PromptArg | Constant) and value is None)
-
-
 class SourceValues(Struct, frozen=True):
     """The known values of a workflow, from which data sources and conditions get their values.
 
@@ -108,13 +102,20 @@ class SourceValues(Struct, frozen=True):
         if isinstance(source, FirstOf):
             for part in source.sources:
                 found = self.resolve(part)
-                if _exists(part, found) or (isinstance(found, Missing) and found.may_come):
+                if self._exists(part, found) or (isinstance(found, Missing) and found.may_come):
                     return found
             is_null = any(isinstance(part, Constant) for part in source.sources)
             return None if is_null else Missing(source)
         if isinstance(source, Item):
             return Missing(source) if isinstance(self.item, Missing) else _field(self.item, source)
         return self._variable(source)
+
+    def _exists(self, source: Source, value: Json | Missing) -> bool:
+        """Whether a source has a value. An argument that is null counts as left out: models often send null. So does a
+        constant, which a workflow function gets as an argument from another one."""
+        if value is None and isinstance(source, FirstOf):
+            return any(self._exists(part, self.resolve(part)) for part in source.sources)
+        return not isinstance(value, Missing) and not (value is None and isinstance(source, PromptArg | Constant))
 
     def _output(self, source: StepOutput, step: Step) -> Json | Missing:
         if self.statuses[step.name] is not StepStatus.COMPLETED or step.name not in self.outputs:
@@ -221,7 +222,7 @@ class SourceValues(Struct, frozen=True):
                 return not inner_result if isinstance(inner_result, bool) else inner_result
             case "exists", (source,):
                 value = self.resolve(source)
-                return (source, value) if isinstance(value, Missing) and value.may_come else _exists(source, value)
+                return (source, value) if isinstance(value, Missing) and value.may_come else self._exists(source, value)
             case word, operands:
                 values: list[Json] = []
                 for source in operands:
