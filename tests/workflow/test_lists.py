@@ -223,6 +223,48 @@ def test_a_pause_says_what_failed_and_what_has_no_approval_until_only_the_approv
     assert (last_run.pause.type, last_run.pause.step) == ("approvalRequired", "mail")
 
 
+def test_only_the_failed_calls_of_a_long_list_are_suggested_beside_those_that_wait_for_approvals() -> None:
+    server = Server("s")
+
+    @server.tool(approval=Approval("people", when=lambda to: to < 29))
+    def mail(to: int) -> None:
+        if to == 29:
+            raise ToolError("no mailbox")
+
+    @server.workflow(description="Write to 30 people")
+    def write() -> None:
+        step(mail, each=list(range(30)))(to=item())
+
+    with connect(server) as client:
+        run = client.call_workflow("write")
+        shown = client.call_tool("write", {"task_id": run.task_id, "task_action": "show"})
+
+    for text in (run.text, shown.text):
+        assert re.findall(r'mail with {"to": (\d+)', text) == ["29"]
+
+
+def test_the_last_call_of_a_list_that_waits_for_an_approval_is_not_counted() -> None:
+    server = Server("s")
+
+    @server.tool(approval=Approval("people"))
+    def mail(to: str) -> str:
+        return to
+
+    @server.workflow(description="Write to two people")
+    def write() -> None:
+        step(mail, each=["a", "b"])(to=item())
+
+    with connect(server, owner="kim") as client:
+        people = client.as_owner("ada", scopes=["people"])
+        run = client.call_workflow("write")
+        [approval] = [entry for entry in people.approvals() if entry["arguments"] == {"to": "b"}]
+        people.approve(approval["approvalId"])
+        client.call_tool("mail", {"to": "b"}, task=run.task_id)
+        status = client.request("tasks/get", {"taskId": run.task_id})["statusMessage"]
+
+    assert status == "paused: waits for an approval of people"
+
+
 def test_a_failed_call_is_retried_for_its_element() -> None:
     sites = Sites(parallel=2, retry=Retry(attempts=3, first_s=0, max_s=0))
     with connect(sites.server) as client:
@@ -557,6 +599,33 @@ def test_calls_of_a_tool_that_asks_the_client_are_suggested_until_all_are_made()
         client.call_tool("paint", second_call["arguments"])
         assert client.call_workflow("house", {"task_id": run.task_id}).completed
         assert variables(client, run.task_id)["_workflow.result.paint"] == ["door red", "roof red"]
+
+
+def test_the_calls_of_a_list_whose_results_are_lost_are_not_suggested() -> None:
+    server = Server("s")
+
+    @server.tool
+    def find() -> list[int]:
+        return [0, 1, 2]
+
+    @server.tool
+    def fail() -> None:
+        raise ToolError("no")
+
+    @server.tool
+    def read(page: int) -> str:
+        if page == 0:
+            raise ToolError("no")
+        return "x" * 3_100_000
+
+    read_all = ListStep("read", {"page": item()}, tool="read", each=step_output("find"))
+    steps = [ToolStep("find", tool="find"), read_all, ToolStep("fail", tool="fail")]
+    server.add_workflow(Workflow(name="book", description="Read", tool=False, parallel=2, steps=steps))
+    with connect(server) as client:
+        run = client.get_prompt("book")
+        text = client.get_prompt("book", task=run.task_id).handoff
+
+    assert re.findall(r"[Cc]all (\w+) with", text) == ["fail"]
 
 
 def test_an_empty_list_completes_the_step() -> None:

@@ -301,6 +301,7 @@ class ApprovalRequired(ApprovalReason, frozen=True, tag="approvalRequired"):
         """The reason of a list for so many calls, of which these are known."""
         members = structs.asdict(next((item for item in items if item.reason is None), items[0]))
         del members["index"]
+        count, items = (count, items) if count > 1 else (0, ())
         return structs.replace(self, unapproved_count=count, unapproved=items, **members)
 
     @property

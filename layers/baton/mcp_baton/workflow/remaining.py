@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.tasks.record import APPROVAL_PREFIX, StepStatus, is_early
+from mcp_baton.tasks.record import APPROVAL_PREFIX, ITEMS_PREFIX, StepStatus, is_early
 from mcp_baton.tasks.step_ids import StepId, step_id
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS
@@ -138,10 +138,12 @@ class RemainingCalls(Struct, frozen=True):
         """The elements of a step's list without a result, except those whose calls a person has denied; after failures
         also except those whose calls wait for an approval, because the server makes them after the decision."""
         items, pause = self.known.items_of(step), pause_at(step.name, self.pauses)
-        waiting = (
-            {item.index for item in pause.unapproved} if isinstance(pause, StepFailed) and self.resume_handle else set()
-        )
-        open_elements = [index for index in items.open if index not in waiting] if items else []
+        open_elements = items.open if items else []
+        if isinstance(pause, StepFailed) and pause.unapproved_count and self.resume_handle:
+            others = {item.index for item in pause.unapproved}
+            if pause.unapproved_count > len(others):  # not all of them are stored
+                others = set(open_elements) - {item.index for item in pause.failed_items}
+            open_elements = [index for index in open_elements if index not in others]
         return [index for index in open_elements if not is_denied(self.known.variables, item_name(step.name, index))]
 
     def _steps(self) -> list[Step]:
@@ -174,13 +176,20 @@ class RemainingCalls(Struct, frozen=True):
         """Whether a step, or an element of its list, may be called: no person has denied the call."""
         if self.known.items_of(step) is not None:
             return bool(self.open_elements(step))
+        if self._is_unreadable(step):
+            return False
         if self._is_no_list(step):
             return self.step_to_correct(step) is not None
         return not is_denied(self.known.variables, step.name)
 
+    def _is_unreadable(self, step: Step) -> bool:
+        """Whether calls of a list were made whose results are lost, or cannot be read now: it is not known which."""
+        is_stored = isinstance(step, ListStep) and f"{ITEMS_PREFIX}{step.name}" in self.known.variables
+        return is_stored and self.known.items_of(step) is None
+
     def _is_no_list(self, step: Step) -> bool:
         """Whether the source of a step's list has a value over which it cannot run."""
-        if not isinstance(step, ListStep) or self.known.items_of(step) is not None:
+        if not isinstance(step, ListStep) or self.known.items_of(step) is not None or self._is_unreadable(step):
             return False
         return not isinstance(self.known.resolve(step.each), Missing) or self.step_to_correct(step) is not None
 
