@@ -209,7 +209,7 @@ def test_after_the_timeout_the_callback_is_refused_the_step_fails_and_no_call_is
     with pytest.raises(BatonError, match="HTTP 410: The task no longer waits"):
         client.send_callback(task, "build", GREEN)
     run = client.resume(task)
-    assert run.pause.error == "timed out: no callback within 2 hours"
+    assert (run.pause.error, run.pause.wait_over) == ("timed out: no callback within 2 hours", True)
     assert 'no callback within 2 hours". It cannot be repeated.' in run.text
     assert (run.next, "release" in run.text.partition("timed out")[2]) == ([], False)
     with pytest.raises(BatonError, match="HTTP 410"):

@@ -115,7 +115,7 @@ def failure_hint(reason: StepFailed) -> str:
         )
     if reason.retryable:
         return "This step is retryable."
-    if reason.is_over:
+    if reason.wait_over:
         return "It cannot be repeated."
     return "This step is not retryable: correct the cause first."
 

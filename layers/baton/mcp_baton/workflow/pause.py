@@ -174,10 +174,6 @@ class UnapprovedItem(Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: str | None = None
 
 
-WAIT_TIMED_OUT: Final = "timed out: no callback within"
-"""How the error of a wait whose time is over begins."""
-
-
 class StepFailed(Reason, frozen=True, tag="toolError"):
     """The tool reported an error, raised or timed out, or a resource could not be read. The step is `failed`.
 
@@ -191,6 +187,7 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
         unapproved: These calls, the first 20 when they are stored.
         outcome_unknown: Whether the tool ran out of time, so that it may still have happened.
         idempotency_key: The key of that call, if it is known and no digest of a secret.
+        wait_over: Whether the time of a wait is over. A wait until a wrong time has failed, too, and can be corrected.
     """
 
     remedy = Remedy.CALLS
@@ -209,15 +206,11 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     unapproved: tuple[UnapprovedItem, ...] = ()
     outcome_unknown: bool = False
     idempotency_key: str | None = None
+    wait_over: bool = False
 
     @property
     def server_can_continue(self) -> bool:
         return self.retryable and not self.asks_client
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the time of a wait is over. A wait until a wrong time has failed, too, and can be corrected."""
-        return not self.suggested_tool and self.error.startswith(WAIT_TIMED_OUT)
 
     @property
     def is_for_the_operator(self) -> bool:
@@ -424,7 +417,8 @@ def pause_after(
         key: The idempotency key of the call.
     """
     retryable = failed.asks_client or (step is not None and step.retryable and not failed.is_final)
-    unknown = failed.kind is Failure.TIMED_OUT
+    wait_over = failed.kind is Failure.TIMED_OUT and not tool and resource is None
+    unknown = failed.kind is Failure.TIMED_OUT and not wait_over
     return StepFailed(
         name,
         failed.error,
@@ -435,6 +429,7 @@ def pause_after(
         resource,
         outcome_unknown=unknown,
         idempotency_key=key if unknown else None,
+        wait_over=wait_over,
     )
 
 

@@ -213,7 +213,7 @@ class RemainingCalls(Struct, frozen=True):
         are lost: its calls were made."""
         step = self.known.workflow.step(pause.step)
         if isinstance(pause, StepFailed) and isinstance(step, Wait):
-            return Remedy.NONE if pause.is_over else Remedy.SERVER
+            return Remedy.NONE if pause.wait_over else Remedy.SERVER
         if isinstance(pause, StepFailed) and isinstance(step, ListStep) and self.known.has_lost_items(step):
             return Remedy.NONE
         return Remedy.SERVER if isinstance(pause, Waiting) and pause.over else pause.remedy

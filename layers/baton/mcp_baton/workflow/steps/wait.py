@@ -10,10 +10,10 @@ from msgspec import Struct
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import WAIT_PREFIX, StepStatus, TaskRecord, statuses_of, timestamp
-from mcp_baton.tools.outcomes import Failed, Succeeded
+from mcp_baton.tools.outcomes import Failed, Failure, Succeeded
 from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.host import Skip, Skipped
-from mcp_baton.workflow.pause import WAIT_TIMED_OUT, Waiting
+from mcp_baton.workflow.pause import Waiting
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import Constant, Source, as_source, source_text
 from mcp_baton.workflow.step_run import StepRun
@@ -48,7 +48,7 @@ class Callback(Struct, frozen=True):
 
     @property
     def timed_out(self) -> str:
-        return f"{WAIT_TIMED_OUT} {duration_text(self.within)}"
+        return f"timed out: no callback within {duration_text(self.within)}"
 
 
 class Wait(Step):
@@ -154,7 +154,7 @@ class Wait(Step):
         if callback.on_timeout == "skip":
             this.outcome = Skipped(Skip.NO_CALLBACK)
         else:
-            run.fail(this, Failed(callback.timed_out))
+            run.fail(this, Failed(callback.timed_out, kind=Failure.TIMED_OUT))
         self.end(run, this)
         if (over := run.write()) is not None:
             run.stop_at(StepRun(self, stop=over))
