@@ -25,7 +25,6 @@ from mcp_baton.workflow import (
     remaining,
     resolve,
     runs,
-    source_values,
     state,
     write,
 )
@@ -132,7 +131,7 @@ CONDITIONS = (
     ),
     Mutant(
         "exists is always true",
-        source_values,
+        KnownValues,
         "_exists",
         lambda *_: True,
         plan_of(call("s0", when=("exists", ("argument", "b")))),
