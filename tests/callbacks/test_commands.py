@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from mcp_baton.cli.app import main
+from mcp_baton.cli.remote.client import Remote
 from tests.serving import served
 
 APP = Path(__file__).parent / "waits_app.py"
@@ -163,3 +164,23 @@ def test_a_call_of_a_file_waits_in_real_time_for_what_can_come(
     assert text in output
     assert ("with `baton serve`, and run it there" in output) is (code == 1)
     assert sleep.called is (code == 0)
+
+
+def test_a_call_of_a_file_sleeps_once_if_the_time_has_come_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleep, result = time.sleep, Remote.result
+
+    def slow_result(remote: Remote, method: str, *params: Any, **options: Any) -> dict[str, Any]:
+        answer = result(remote, method, *params, **options)
+        if method == "tasks/get":
+            sleep(0.3)
+        return answer
+
+    monkeypatch.setattr(Remote, "result", slow_result)
+    monkeypatch.setattr(time, "sleep", Mock(side_effect=[None]))
+    path = tmp_path / "late_nap.py"
+    path.write_text(FILE)
+
+    assert main(["call", str(path), "nap"]) == 0
+    assert "Done: 1 of 1 step." in capsys.readouterr().out
