@@ -1,6 +1,8 @@
 """A run continues without a task or without its last write, and reports it (docs/workflows.md)."""
 
-from mcp_baton import Server, ToolError, ToolStep, Workflow
+import os
+
+from mcp_baton import Server, ToolError, ToolStep, Workflow, step
 from mcp_baton.aws import handler
 from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, Connect, Run
@@ -55,6 +57,24 @@ def test_a_run_continues_without_a_task_if_the_store_is_unavailable(baton: Conne
     client = baton(flow_server(), era=era)
     client.store.fails("PutItem", times=None)
     assert_runs_without_a_task(client)
+
+
+def test_a_run_reads_no_arguments_that_it_was_given_and_has_stored_outside_the_item(baton: Connect, era: Era) -> None:
+    server = Server("s")
+
+    @server.tool
+    def count(text: str) -> int:
+        return len(text)
+
+    @server.workflow
+    def flow(text: str) -> None:
+        step(count)(text=text)
+
+    client = baton(server, era=era)
+    client.tool_raises("count", "no", times=1)
+    client.store.fails("GetItem", times=None)
+    paused, completed = (client.call_workflow("flow", {"text": os.urandom(3_000).hex()}) for _ in range(2))
+    assert (paused.pause.error, completed.completed) == ("no", True)
 
 
 def test_a_server_without_a_store_runs_workflows_without_tasks() -> None:

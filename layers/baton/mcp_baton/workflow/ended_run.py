@@ -1,13 +1,13 @@
 """How a run of a workflow ended."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from msgspec import Struct
 
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskRecord
-from mcp_baton.tools.templates import as_text
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.lease import Over
 from mcp_baton.workflow.pause import PauseReason, StepFailed, suspends
@@ -39,6 +39,7 @@ class EndedRun(Struct, frozen=True):
         open_repeats: The open steps that an interrupted earlier run may have run.
         unrecorded: The steps of this run that are not recorded, or may not be recorded.
         ignored: The arguments of a resume that do not replace the stored ones, and empty answers.
+        changed_arguments: The arguments of a resume that differ from the stored ones, which a resume without them uses.
         wrong_answer: What is wrong with an answer in a form, which is not an answer then.
     """
 
@@ -56,6 +57,7 @@ class EndedRun(Struct, frozen=True):
     open_repeats: tuple[Repeat, ...] = ()
     unrecorded: tuple[Repeat, ...] = ()
     ignored: tuple[str, ...] = ()
+    changed_arguments: JsonObject = MappingProxyType({})
     wrong_answer: str | None = None
     retries_ms: tuple[int, ...] = ()
     list_calls: int = 0
@@ -70,21 +72,6 @@ class EndedRun(Struct, frozen=True):
         steps = {pause.step for pause in self.pauses}
         read = {trace.step.name: trace.read_resources for trace in self.traces if trace.step.name in steps}
         return read | {blocked.step.name: blocked.read_resources for blocked in self.blocked}
-
-    @property
-    def changed_arguments(self) -> dict[str, Json]:
-        """The arguments of this invocation that differ from the stored ones. A resume without them uses the stored
-        ones. Raises `StoreError`."""
-        arguments = self.task.arguments if self.task else None
-        if not isinstance(arguments, Mapping):
-            return {}
-        stored_texts = {name: as_text(value) for name, value in arguments.items()}
-        names = self.known.texts.keys() - self.workflow.secrets
-        return {
-            name: self.known.arguments[name]
-            for name in sorted(names)
-            if self.known.texts[name] != stored_texts.get(name)
-        }
 
     @property
     def pause(self) -> PauseReason | None:

@@ -250,10 +250,12 @@ def _resume(
     """Resume a claimed task. If that fails, the claim is released at once."""
     try:
         known, ignored = resumed_values(workflow, task, arguments)
+        changed_arguments = _changed_arguments(known, declared_arguments(workflow, task))
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
         known = structs.replace(known, answers={**known.answers, **answers})
-        return structs.replace(open_run(known).resume(task), ignored=ignored)
+        run = open_run(known).resume(task)
+        return structs.replace(run, ignored=ignored, changed_arguments=changed_arguments)
     except (TaskFinished, TaskNotFound):
         raise
     except ClaimLost as error:
@@ -297,6 +299,13 @@ def resumed_values(
         names = ", ".join(map(repr, secrets))
         raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", secrets)
     return _known(workflow, all_arguments, answers), ignored
+
+
+def _changed_arguments(known: KnownValues, stored: JsonObject) -> JsonObject:
+    """Return the arguments that differ from the stored ones, without secret ones, which are not stored."""
+    stored_texts = {name: as_text(value) for name, value in stored.items()}
+    names = sorted(known.texts.keys() - known.workflow.secrets)
+    return {name: known.arguments[name] for name in names if known.texts[name] != stored_texts.get(name)}
 
 
 def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
