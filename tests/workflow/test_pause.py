@@ -24,12 +24,14 @@ from mcp_baton.workflow.pause import (
     AnswersRequired,
     ApprovalRequired,
     DeadlineExceeded,
+    FailedItem,
     Interrupted,
     OpenQuestion,
     PauseReason,
     Reason,
     SchemaMismatch,
     StepFailed,
+    UnapprovedItem,
     UnresolvableParams,
     UnresolvedDependency,
 )
@@ -274,11 +276,16 @@ def test_every_reason_is_registered() -> None:
     assert set(REASONS) == defined - bases
 
 
-def failure(step: str, length: int = 4_000) -> PauseReason:
+def failure(step: str, length: int = 4_000) -> StepFailed:
     return StepFailed(step, "e" * length, retryable=False, suggested_tool="send")
 
 
-def approval(step: str) -> PauseReason:
+def failed_list(step: str) -> PauseReason:
+    items = tuple(FailedItem(index, "e" * 300) for index in range(20))
+    return structs.replace(failure(step), failed_items=items, failed_count=20)
+
+
+def approval(step: str) -> ApprovalRequired:
     return ApprovalRequired(
         step=step,
         approval_id="a" * 50,
@@ -288,12 +295,17 @@ def approval(step: str) -> PauseReason:
     )
 
 
+def approvals_of_list(step: str) -> PauseReason:
+    items = tuple(UnapprovedItem(index, "a" * 50, "people", "m" * 300, "2030-01-01T00:00:00Z") for index in range(20))
+    return approval(step).of_items(20, items)
+
+
 def stored(*reasons: PauseReason) -> tuple[JsonObject, ...]:
     return stored_pauses([reason.to_json() for reason in reasons])
 
 
 @pytest.mark.parametrize("count", [2, 5, 20, 100])
-@pytest.mark.parametrize("kind", [failure, approval])
+@pytest.mark.parametrize("kind", [failure, failed_list, approval, approvals_of_list])
 def test_several_reasons_fit_into_their_bound_and_stay_readable(kind: Callable[[str], PauseReason], count: int) -> None:
     kept = stored(*(kind(f"step {index}") for index in range(count)))
 

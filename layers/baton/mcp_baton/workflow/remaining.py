@@ -141,7 +141,7 @@ class RemainingCalls(Struct, frozen=True):
         open_elements = items.open if items else []
         if isinstance(pause, StepFailed) and pause.unapproved_count and self.resume_handle:
             others = {item.index for item in pause.unapproved}
-            if pause.unapproved_count > len(others):  # not all of them are stored
+            if pause.unapproved_count > len(others) and pause.failed_items:  # not all of them are stored
                 others = set(open_elements) - {item.index for item in pause.failed_items}
             open_elements = [index for index in open_elements if index not in others]
         return [index for index in open_elements if not is_denied(self.known.variables, item_name(step.name, index))]

@@ -21,6 +21,9 @@ SHARED_TEXTS: Final = (1_000, 250, 60)
 MAX_SHARED_FIELDS: Final = 5
 """Members of a list in reasons that are too long."""
 
+COUNTED: Final = frozenset({"failedItems", "unapproved"})
+"""The lists of which a reason also has the length."""
+
 FREE_TEXTS: Final = frozenset({"error", "problem", "message", "reason", "question", "condition", "resource"})
 """The members that are texts for people. The others are names and times."""
 
@@ -40,8 +43,8 @@ def parse_pauses(stored: Iterable[JsonObject]) -> tuple[PauseReason, ...]:
 
 
 def stored_pauses(reasons: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
-    """The reasons as they are stored. They share a bound: their texts are cut, then their lists, and the last ones are
-    left out if that is not enough."""
+    """The reasons as they are stored. They share a bound: their texts are cut, then their lists, which are then left
+    out, and so are the last reasons if that is not enough."""
     questions = (cast("Iterable[JsonObject]", reason.get("questions", ())) for reason in reasons)
     steps = {*map(paused_step, reasons), *(question["name"] for question in chain.from_iterable(questions))}
     bound = MAX_REASONS_BYTES + MAX_STOP_BYTES * len(steps)
@@ -52,6 +55,8 @@ def stored_pauses(reasons: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
         if json_size(fitting) <= bound:
             return tuple(fitting)
     fitting = [{name: _without_details(name, value) for name, value in reason.items()} for reason in fitting]
+    if json_size(fitting) > bound:
+        fitting = [{name: value for name, value in reason.items() if name not in COUNTED} for reason in fitting]
     while len(fitting) > 1 and json_size(fitting) > bound:
         fitting.pop()
     return tuple(fitting)
