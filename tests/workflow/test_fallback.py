@@ -1,8 +1,9 @@
 """A run continues without a task or without its last write, and reports it (docs/workflows.md)."""
 
 import os
+from typing import Annotated
 
-from mcp_baton import Server, ToolError, ToolStep, Workflow, step
+from mcp_baton import Argument, Server, ToolError, ToolStep, Workflow, step
 from mcp_baton.aws import handler
 from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, Connect, Run
@@ -63,18 +64,20 @@ def test_a_run_reads_no_arguments_that_it_was_given_and_has_stored_outside_the_i
     server = Server("s")
 
     @server.tool
-    def count(text: str) -> int:
-        return len(text)
+    def count(text: str, key: str) -> int:
+        return len(text + key)
 
     @server.workflow
-    def flow(text: str) -> None:
-        step(count)(text=text)
+    def flow(text: str, key: Annotated[str, Argument(secret=True)]) -> None:
+        step(count)(text=text, key=key)
 
     client = baton(server, era=era)
     client.tool_raises("count", "no", times=1)
-    client.store.fails("GetItem", times=None)
-    paused, completed = (client.call_workflow("flow", {"text": os.urandom(3_000).hex()}) for _ in range(2))
-    assert (paused.pause.error, completed.completed) == ("no", True)
+    reads: list[str] = []
+    client.store.client.meta.events.register("before-call.dynamodb.GetItem", lambda **call: reads.append(call["model"]))
+    for error in ("no", None):
+        run = client.call_workflow("flow", {"text": os.urandom(3_000).hex(), "key": "k"})
+        assert (run.pause.error if run.paused else None, reads) == (error, [])
 
 
 def test_a_server_without_a_store_runs_workflows_without_tasks() -> None:

@@ -167,7 +167,7 @@ def text_in(result: JsonObject) -> str:
 def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     server, view = execution.server, view_of_run(run, execution.now_ms())
     meta, known = run_meta(run, view, stateless=execution.stateless), _known(run, view)
-    handle = handle_of(server, run.workflow, run.task, run.changed_arguments) if run.task else None
+    handle = handle_of(server, run.workflow, run.task, run) if run.task else None
     values = {
         trace.step.name: trace.outcome.value
         for trace in run.traces

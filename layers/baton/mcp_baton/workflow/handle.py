@@ -13,6 +13,7 @@ from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.workflow.definition import TASK_ACTION, Workflow
 from mcp_baton.workflow.definition_changes import given_secrets
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.server_view import ServerView
 
 NO_ARGUMENTS: Final[JsonObject] = MappingProxyType({})
@@ -57,15 +58,14 @@ class Handle(Struct, frozen=True):
         return {TASK_ID: self.task_id, TASK_ACTION: "cancel"}
 
 
-def handle_of(
-    server: ServerView, workflow: Workflow, task: TaskRecord, extra_arguments: Mapping[str, Json] = NO_ARGUMENTS
-) -> Handle:
+def handle_of(server: ServerView, workflow: Workflow, task: TaskRecord, run: EndedRun | None = None) -> Handle:
+    """Return the handle of a task; of one that was run just now without another read of its arguments."""
     try:
-        given = given_secrets(workflow, task)
+        given = run.known.arguments if run else given_secrets(workflow, task)
     except StoreError:
         given = workflow.secrets
 
     def accepts_id(tool: str) -> bool:
         return not server.tools[tool].has_parameter(TASK_ID)
 
-    return Handle(task.task_id, workflow, accepts_id, extra_arguments, given)
+    return Handle(task.task_id, workflow, accepts_id, run.changed_arguments if run else NO_ARGUMENTS, given)

@@ -49,9 +49,7 @@ def _run_workflow(request: Request, workflow: Workflow, arguments: JsonObject) -
         refusal = refusal_of(error, workflow, request.now_ms())
         raise ProtocolError(refusal.code, refusal.message, refusal.data) from error
     names_task = run.stored and request.server.names_tasks_in_text(run.workflow)
-    handle = None
-    if names_task and run.task:
-        handle = handle_of(request.server, run.workflow, run.task, run.changed_arguments)
+    handle = handle_of(request.server, run.workflow, run.task, run) if names_task and run.task else None
     tools = request.server.tools
     run_messages = messages(run, request.server, lambda tool: tools[tool].summary, handle)
     result = _result(run.workflow.description, run_messages)
