@@ -15,6 +15,7 @@ from unittest.mock import Mock
 import pytest
 from werkzeug.wrappers import Response
 
+from emulators.answering import Answer, Request, answering
 from mcp_baton.cli.app import main
 from mcp_baton.local.http_server import LOOPBACK, LocalServer, listen
 from tests.cli.conftest import APP
@@ -186,6 +187,19 @@ def test_errors_name_the_remedy(words: tuple[str, ...], code: int, complaint: st
     exit_code, output = baton(*words)
     assert exit_code == code
     assert complaint in output["error"]["message"]
+
+
+def test_a_server_with_prompts_and_without_tools_lacks_a_prompt(capsys: pytest.CaptureFixture[str]) -> None:
+    def answer(request: Request) -> Answer:
+        message = json.loads(request.body)
+        if message["method"] != "prompts/list":
+            error = {"code": -32601, "message": "Method not found"}
+            return Answer.json({"jsonrpc": "2.0", "id": message["id"], "error": error}, 404)
+        return Answer.json({"jsonrpc": "2.0", "id": message["id"], "result": {"prompts": [{"name": "greet"}]}})
+
+    with answering(answer) as address:
+        assert main(["run", f"{address}/mcp", "grete"]) == 2
+    assert "there is no prompt 'grete': did you mean 'greet'?" in capsys.readouterr().err
 
 
 def test_a_failed_tool_or_an_unrecorded_call_ends_with_code_1(baton: Run) -> None:

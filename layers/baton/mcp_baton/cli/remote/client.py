@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final, override
@@ -95,8 +96,10 @@ class Remote(McpClient):
 
     def prompt(self, name: str) -> dict[str, Any]:
         prompts = {str(item["name"]): item for item in self.pages("prompts/list", "prompts")}
-        if name not in prompts and any(name == tool["name"] for tool in self.pages("tools/list", "tools")):
-            raise ArgumentError(f"{name!r} is a tool, and not a prompt: use `baton call`")
+        if name not in prompts:
+            with suppress(JsonRpcError, Unreachable):  # a server may have no tools
+                if any(name == tool["name"] for tool in self.pages("tools/list", "tools")):
+                    raise ArgumentError(f"{name!r} is a tool, and not a prompt: use `baton call`")
         return _named(name, prompts, "prompt")
 
     def tasks(self, limit: int | None) -> list[dict[str, Any]]:
