@@ -176,20 +176,19 @@ class RemainingCalls(Struct, frozen=True):
         """Whether a step, or an element of its list, may be called: no person has denied the call."""
         if self.known.items_of(step) is not None:
             return bool(self.open_elements(step))
-        if self._is_unreadable(step):
-            return False
+        if self._has_stored_items(step):
+            return False  # they are lost, or cannot be read now
         if self._is_no_list(step):
             return self.step_to_correct(step) is not None
         return not is_denied(self.known.variables, step.name)
 
-    def _is_unreadable(self, step: Step) -> bool:
-        """Whether calls of a list were made whose results are lost, or cannot be read now: it is not known which."""
-        is_stored = isinstance(step, ListStep) and f"{ITEMS_PREFIX}{step.name}" in self.known.variables
-        return is_stored and self.known.items_of(step) is None
+    def _has_stored_items(self, step: Step) -> bool:
+        """Whether the calls of a list have begun."""
+        return isinstance(step, ListStep) and f"{ITEMS_PREFIX}{step.name}" in self.known.variables
 
     def _is_no_list(self, step: Step) -> bool:
         """Whether the source of a step's list has a value over which it cannot run."""
-        if not isinstance(step, ListStep) or self.known.items_of(step) is not None or self._is_unreadable(step):
+        if not isinstance(step, ListStep) or self._has_stored_items(step) or self.known.items_of(step) is not None:
             return False
         return not isinstance(self.known.resolve(step.each), Missing) or self.step_to_correct(step) is not None
 
