@@ -25,8 +25,16 @@ from mcp_baton.workflow.definition import TASK_ACTION, Workflow
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
-from mcp_baton.workflow.pause import AnswersRequired, PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting
-from mcp_baton.workflow.remaining import UNATTENDED, RemainingCalls, Requirements, uris_of
+from mcp_baton.workflow.pause import (
+    WAITING_REMEDIES,
+    AnswersRequired,
+    PauseReason,
+    Remedy,
+    StepFailed,
+    UnresolvedDependency,
+    Waiting,
+)
+from mcp_baton.workflow.remaining import RemainingCalls, Requirements, uris_of
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.steps.list_step import ListStep
@@ -120,7 +128,7 @@ def frame(remaining: RemainingCalls) -> tuple[list[str], list[Step], list[str]]:
     if answer is not None and (handle is None or not steps):
         return [answer_text(answer)], [], ending
     if handle is None:
-        hidden, waits = _hidden_text(remaining), remaining.remedies and remaining.remedies <= UNATTENDED
+        hidden, waits = _hidden_text(remaining), remaining.remedies and remaining.remedies <= WAITING_REMEDIES
         offer = [*_unasked(remaining), _offer(remaining)] if steps or not (hidden or waits) else []
         return offer, steps, hidden
     if steps:
@@ -176,7 +184,7 @@ def _begin_after(remaining: RemainingCalls, pause: PauseReason) -> str:
 def _offer(remaining: RemainingCalls) -> str:
     """The sentence before the calls that the model has to make."""
     pauses, remedies = remaining.pauses, remaining.remedies
-    if remedies and remedies <= UNATTENDED:
+    if remedies and remedies <= WAITING_REMEDIES:
         begins = dict.fromkeys(_begin_after(remaining, pause) for pause in pauses)
         return f"{capitalized(', or '.join(filter(None, begins)))}, make these tool calls:"
     failures = [pause for pause in pauses if remaining.remedy_of(pause) is Remedy.CALLS]

@@ -46,6 +46,7 @@ class Remedy(StrEnum):
 
 
 WAITING_REMEDIES: Final = frozenset({Remedy.DECISION, Remedy.WAIT})
+"""What lets a step continue without a call of the model."""
 
 
 class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):

@@ -6,7 +6,7 @@ Values from clients and tools are quoted in guidance (`quoting`), because models
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec import Struct, structs
 
@@ -23,6 +23,7 @@ from mcp_baton.workflow.definition_changes import conflicting_steps
 from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import (
+    WAITING_REMEDIES,
     PauseReason,
     Remedy,
     StepFailed,
@@ -38,9 +39,6 @@ from mcp_baton.workflow.sources import Constant, Item, PromptArg, StepOutput, Ta
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
-
-UNATTENDED: Final = frozenset({Remedy.DECISION, Remedy.WAIT})
-"""What lets a step continue without a call of the model."""
 
 
 class Requirements(Protocol):
@@ -148,7 +146,7 @@ class RemainingCalls(Struct, frozen=True):
 
     def _steps(self) -> list[Step]:
         open_steps, remedies = self.known.open_steps, self.remedies
-        if remedies == {Remedy.NONE} or (remedies and remedies <= UNATTENDED and self.resume_handle is not None):
+        if remedies == {Remedy.NONE} or (remedies and remedies <= WAITING_REMEDIES and self.resume_handle is not None):
             return []
         if self.resume_handle is None or self.resume_handle.tool is None:
             steps = [step for step in open_steps if step.client_can_do]
