@@ -65,15 +65,21 @@ def test_a_long_result_is_one_json_object_unless_a_stream_is_open(in_pieces: boo
     assert json.loads(b"".join(line.sent).split(b"data: ")[-1]) == {"text": text}
 
 
-@pytest.mark.parametrize("takes_stream", [False, True])
+@pytest.mark.parametrize(("takes_stream", "takes_json"), [(False, True), (True, True), (True, False)])
 @pytest.mark.parametrize("text", ["x" * 6_200_001, '"' * 2_200_000])  # a body is a text, in which a quote has 4 bytes
-def test_without_streaming_an_answer_of_more_than_6_mb_is_an_error(text: str, *, takes_stream: bool) -> None:
+def test_without_streaming_an_answer_of_more_than_6_mb_is_an_error(
+    text: str, *, takes_stream: bool, takes_json: bool
+) -> None:
     exchange = Exchange("r")
-    exchange.choose_form(streams=takes_stream, may_stream=False, takes_stream=takes_stream, takes_json=True)
+    exchange.choose_form(streams=takes_stream, may_stream=False, takes_stream=takes_stream, takes_json=takes_json)
     exchange.notify("m", {})
 
-    answer: Any = body(exchange.finish(exchange.result({"jsonrpc": "2.0", "id": 7, "result": {"text": text}})))
+    response = exchange.finish(exchange.result({"jsonrpc": "2.0", "id": 7, "result": {"text": text}}))
 
+    assert response
+    begin = b"" if takes_json else b"event: message\ndata: "
+    assert response.body.startswith(begin)
+    answer: Any = json.loads(response.body.removeprefix(begin))
     assert (answer["id"], answer["error"]["code"]) == (7, -32603)
     assert "The request was carried out, but its answer has more than 6 MB" in answer["error"]["message"]
 

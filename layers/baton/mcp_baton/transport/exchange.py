@@ -184,7 +184,8 @@ class Exchange:
         if length <= MAX_WHOLE_BYTES:
             return whole
         logger.error("request %s: its answer of %d bytes is too long without streaming", self.request_id, length)
-        return json_response(200, error_message(self._id, ProtocolError(INTERNAL_ERROR, TOO_LONG)))
+        message = error_message(self._id, ProtocolError(INTERNAL_ERROR, TOO_LONG))
+        return json_response(200, message) if self._takes_json else HttpResponse(200, STREAM_HEADERS, _event(message))
 
     # The messages of an MCP reply
 
