@@ -275,7 +275,7 @@ LISTS = (
         "the results of a list are in the wrong order",
         ListElements,
         "in_order",
-        property(lambda items: [items.results[index] for index in reversed(range(len(items.elements)))]),
+        property(lambda items: [items.known[index] for index in reversed(range(len(items.elements)))]),
         LIST,
     ),
     Mutant(
@@ -304,7 +304,7 @@ LISTS = (
         "the elements and results of the first run do not stay",
         resolve,
         "stored_items",
-        lambda *_: None,
+        lambda *_, **__: None,
         plan_of(
             call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])), t0={"approval": Approval(above=4)}
         ),

@@ -241,9 +241,13 @@ class ListRun(Struct):
         """Why the list has stopped. It can continue as long as a decision or a time is awaited, so it waits for that,
         and for the earliest time. Of equal reasons, that of the first element counts, whichever call ended first."""
         stop = min((stop for _, stop in sorted(self.stops.items())), key=_urgency, default=None)
-        if isinstance(stop, Waiting | None) or len(self.unapproved) == 1:
+        if isinstance(stop, Waiting | None) or self.unapproved_count == 1:
             return stop
-        return structs.replace(stop, unapproved_count=len(self.unapproved), unapproved=self.unapproved)
+        return structs.replace(stop, unapproved_count=self.unapproved_count, unapproved=self.unapproved)
+
+    @property
+    def unapproved_count(self) -> int:
+        return sum(not isinstance(stop, Waiting) for stop in self.stops.values())
 
     @property
     def unapproved(self) -> tuple[UnapprovedItem, ...]:
@@ -273,7 +277,7 @@ class ListRun(Struct):
 
     def _error(self) -> str:
         errors = {index: failure.error for index, failure in self.failed.items()}
-        return failed_items(errors, len(errors), self.items, len(self.unapproved))
+        return failed_items(errors, len(errors), self.items, self.unapproved_count)
 
     def pause(self) -> StepFailed | None:
         """The pause after all calls have ended; `None` if all of them have succeeded."""
@@ -296,7 +300,7 @@ class ListRun(Struct):
             pause,
             failed_items=failed_calls,
             failed_count=len(failed_calls),
-            unapproved_count=len(self.unapproved),
+            unapproved_count=self.unapproved_count,
             unapproved=self.unapproved,
         )
 
