@@ -1091,7 +1091,7 @@ def stock() -> int:
 def refund_again() -> int:
     """Refund."""
     return 1
-# two decorators on one function: tool 'stock' … published twice -> leave one decorator
+# two decorators on one function: tool 'stock' … published twice -> publish it once
 @server.tool(title="Stock")  # here
 @server.tool
 def stock() -> int:

@@ -24,7 +24,7 @@ from tests.model.plan import PIN, Line, Plan, Value, World, key_of
 from tests.model.tools import Tools
 from tests.model.views import COMPUTED, JOB_MESSAGES, Views
 
-MOST_EVENTS = 100
+MOST_EVENTS = 150
 SETTLE_S = 70.0
 """How long a task in the background may take to continue, seconds."""
 

@@ -143,7 +143,7 @@ def test_an_included_tool_keeps_all_options_of_the_decorator() -> None:
         "annotations": {"readOnlyHint": True},
         "inputSchema": 0,
     }
-    with pytest.raises(RegistrationError, match="tool 'refund': the name is already taken"):
+    with pytest.raises(RegistrationError, match="tool 'refund': its function is published twice"):
         server.add_tool(refund)
 
 

@@ -389,7 +389,8 @@ class Server:
 
             function = getattr(existing, "function", None)
             if function is not None and function == getattr(item, "function", None):
-                raise RegistrationError(f"{kind} {name!r}: it is published twice; leave one decorator with all options")
+                remedy = "publish it once, with all options"
+                raise RegistrationError(f"{kind} {name!r}: its function is published twice; {remedy}")
             location = source_location(function)
             raise RegistrationError(
                 f"{kind} {name!r}: the name is already taken{f' by {location}' if location else ''}; give it another"
