@@ -241,6 +241,12 @@ def test_the_suggested_answer_repeats_a_changed_argument_that_its_question_shows
     }
     assert '"title": "Emma"' in run.text
 
+    long_title = client.call_workflow("borrow", {"title": "E" * 501}, task)
+    assert long_title.next[-1]["arguments"]["title"] == "<prompt arg title>"
+    assert len(long_title.text.encode()) <= 2_000
+    refused = client.call_workflow("borrow", long_title.next[-1]["arguments"])
+    assert '"<prompt arg title>", a placeholder; give the value itself' in refused.text
+
 
 def test_an_answer_can_be_changed_until_a_step_has_used_it(baton: Connect) -> None:
     loans: list[Any] = []

@@ -39,7 +39,8 @@ class EndedRun(Struct, frozen=True):
         open_repeats: The open steps that an interrupted earlier run may have run.
         unrecorded: The steps of this run that are not recorded, or may not be recorded.
         ignored: The arguments of a resume that do not replace the stored ones, and empty answers.
-        changed_arguments: The arguments of a resume that differ from the stored ones, which a resume without them uses.
+        changed_arguments: The arguments of a resume that differ from the stored ones, which a resume without them uses;
+            for long ones their placeholders.
         wrong_answer: What is wrong with an answer in a form, which is not an answer then.
     """
 

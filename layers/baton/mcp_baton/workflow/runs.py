@@ -21,6 +21,7 @@ from mcp_baton.tasks.record import RESULT_PREFIX, NewTask, StepStatus, TaskRecor
 from mcp_baton.telemetry import RECORDINGS_LOST, RUNS_COMPLETED, RUNS_PAUSED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.outcomes import Failed, Succeeded
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS
 from mcp_baton.tools.schema.prompt_arguments import (
     ArgumentRefused,
     check_answers,
@@ -43,6 +44,7 @@ from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.run_task import new_task, take_task
+from mcp_baton.workflow.sources import PromptArg
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.times import milliseconds
 from mcp_baton.workflow.workflow_tool import takes_null
@@ -302,10 +304,13 @@ def resumed_values(
 
 
 def _changed_arguments(known: KnownValues, stored: JsonObject) -> JsonObject:
-    """Return the arguments that differ from the stored ones, without secret ones, which are not stored."""
+    """Return the arguments that differ from the stored ones, without secret ones, which are not stored. Long ones are
+    replaced by their placeholders: the suggested call has to fit into a text."""
     stored_texts = {name: as_text(value) for name, value in stored.items()}
     names = sorted(known.texts.keys() - known.workflow.secrets)
-    return {name: known.arguments[name] for name in names if known.texts[name] != stored_texts.get(name)}
+    changed = {name: known.arguments[name] for name in names if known.texts[name] != stored_texts.get(name)}
+    limit = MAX_QUOTED_CHARS // max(len(changed), 1)
+    return {name: known.shortened(value, PromptArg(name), limit) for name, value in changed.items()}
 
 
 def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
