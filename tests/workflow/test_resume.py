@@ -157,3 +157,13 @@ def test_a_task_of_another_workflow_is_refused(baton: Connect) -> None:
     with pytest.raises(JsonRpcError, match="-32602"):
         client.get_prompt("second_flow", task=task_id)
     assert calls(client) == [1, 1, 0]
+
+
+def test_a_suggested_call_has_no_placeholder_for_a_long_argument_that_a_resume_has_changed(baton: Connect) -> None:
+    client = baton(orders_server())
+    task_id = paused_at(client, "fetch_order")
+    client.tool_raises("fetch_order", "off", times=1)
+    text = client.call_workflow("refund_order", {"order_id": "B" * 600}, task_id).text
+
+    # It would stand for the argument of the first call.
+    assert 'Call fetch_order with {"order_id": "<missing: order_id>"' in text

@@ -35,7 +35,7 @@ from mcp_baton.workflow.pause import (
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.source_values import Missing
-from mcp_baton.workflow.sources import Constant, Item, PromptArg, StepOutput, TaskVariable
+from mcp_baton.workflow.sources import Constant, Item, PromptArg, Source, StepOutput, TaskVariable, parts_of
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
@@ -120,6 +120,11 @@ class RemainingCalls(Struct, frozen=True):
             for pause, step in steps
             if isinstance(step, ListStep) or (step and step.tool is None and isinstance(pause, UnresolvableParams))
         }
+
+    def _is_changed(self, source: Source) -> bool:
+        """Whether a placeholder of the source would stand for the stored argument, which a resume has replaced."""
+        changed = self.handle.extra_arguments if self.handle else {}
+        return any(isinstance(part, PromptArg) and part.name in changed for part in parts_of(source))
 
     def _is_left_out(self, name: str) -> bool:
         is_declared = any(argument.name == name for argument in self.known.workflow.arguments)
@@ -341,7 +346,7 @@ class RemainingCalls(Struct, frozen=True):
             value = known.resolve(source)
             if not isinstance(value, Missing):
                 value = known.shown_value(value, source)
-                is_lost = known.is_lost(source) and is_long(value, limit)
+                is_lost = (known.is_lost(source) or self._is_changed(source)) and is_long(value, limit)
                 arguments[name] = _missing(name) if is_lost else known.shortened(value, source, limit)
             elif not value.is_left_out or name in required:
                 may_come = self._may_come(value, step)
