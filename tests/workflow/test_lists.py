@@ -24,6 +24,7 @@ from mcp_baton import (
 )
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.testing import Client, connect
+from tests.sent import Requests
 from tests.support.client import Client as E2EClient
 from tests.support.client import Clock, Table
 from tests.support.handler import ON_MINISTACK, MakeClient
@@ -555,6 +556,22 @@ def test_results_that_are_too_large_together_are_lost_as_a_whole(checkpoint: boo
     assert run.completed
     assert "read" in cast("list[str]", run.meta["oversized"])
     assert result["error"].startswith("result of 8000013 bytes exceeds the task's size limit")
+
+
+def test_results_that_are_lost_are_not_sent_at_later_checkpoints(make_client: MakeClient, requests: Requests) -> None:
+    server, writes = Server("s"), list[int]()
+
+    @server.tool
+    def read(page: int) -> str:
+        writes.append(requests.take().count("UpdateItem"))
+        return "x" * 2_000_000
+
+    pages = constant(list(range(8)))
+    step = ListStep("read", tool="read", arguments={"page": item()}, each=pages, checkpoint=True)
+    server.add_workflow(Workflow(name="book", description="Read", steps=[step]))
+    assert make_client(server).call_tool("book", {}).result["_meta"]["task_status"] == "completed"
+
+    assert (any(writes[:5]), any(writes[5:])) == (True, False)
 
 
 def test_a_list_whose_results_are_lost_can_only_be_cancelled() -> None:

@@ -175,8 +175,8 @@ class RunWriter:
         for name, written_items in self._items.items():
             list_run = run.lists[name]
             # Results that are too large together are not stored, so the last write has to have all of them.
-            is_lost = f"{ITEMS_PREFIX}{name}" in task.oversized
-            list_run.items.stored = None if is_lost else list_in(task.variables, name) or written_items.stored
+            list_run.is_lost = f"{ITEMS_PREFIX}{name}" in task.oversized
+            list_run.items.stored = None if list_run.is_lost else list_in(task.variables, name) or written_items.stored
             list_run.items.replaced, list_run.items.dropped = False, frozenset()
             list_run.items.version, list_run.items.is_changed, list_run.unwritten = task.version, False, 0
         if unsure:

@@ -208,6 +208,7 @@ class ListRun(Struct):
         waiting: The elements whose calls have not started.
         calls: For how many elements the tool was called, with `attempts` in all.
         unwritten: How many results were not written.
+        is_lost: Whether its results are together too large to be stored, so that only its end is written.
         stops: Why calls were not made, by element, if the calls of other elements can still be made.
         retries: The calls whose next attempts wait, by element: how often the tool was called, and until when the next
             attempt waits, epoch milliseconds.
@@ -222,6 +223,7 @@ class ListRun(Struct):
     calls: int = 0
     attempts: int = 0
     unwritten: int = 0
+    is_lost: bool = False
     stops: dict[int, ApprovalRequired | Waiting | ApprovalDenied] = field(default_factory=dict)
 
     def note(self, this: StepRun) -> None:
@@ -230,8 +232,9 @@ class ListRun(Struct):
             self.failed[this.index] = this.failed
         elif this.index is not None and isinstance(this.outcome, Succeeded):
             self.items.known[this.index] = this.outcome.value
-            self.items.is_changed = True
-            self.unwritten += 1
+            if not self.is_lost:
+                self.items.is_changed = True
+                self.unwritten += 1
         if this.outcome is not None and this.attempts:
             self.calls += 1
             self.attempts += this.attempts
