@@ -99,7 +99,7 @@ def unanswered_questions(run: EndedRun) -> MissingValues | None:
 
 
 def _object_form(schema: Mapping[str, Any]) -> tuple[dict[str, Field], tuple[str, ...]] | None:
-    """Return the fields and the required ones of an object; `None` if it is none, or does not fit into a form."""
+    """Return the fields and the required ones of an object; `None` if one of them does not fit into a form."""
     definitions = schema.get("$defs", {})
     inline_schema = inline_references(dict(schema), definitions)
     properties = inline_schema.get("properties")

@@ -45,7 +45,7 @@ def conflicting_steps(workflow: Workflow, task: TaskRecord, *, settled: bool = T
     """The settled steps that the definition has changed or removed. If there is one, the task cannot be moved.
 
     Args:
-        settled: `False` for such open steps, of which a call of the model would make conflicting ones.
+        settled: `False` for the open steps instead. A call of the model settles one, which then conflicts.
     """
     if task.definition == workflow.fingerprint:
         return []

@@ -41,7 +41,7 @@ class EndedRun(Struct, frozen=True):
         ignored: The arguments of a resume that do not replace the stored ones, and empty answers.
         changed_arguments: The arguments of a resume that differ from the stored ones, which a resume without them uses;
             for long ones their placeholders.
-        wrong_answer: What is wrong with an answer in a form, which is not an answer then.
+        wrong_answer: What is wrong with an answer in a form. The run has not used it.
     """
 
     known: KnownValues
