@@ -134,7 +134,7 @@ def nap() -> None:
 
 @server.workflow(background=True)
 def release() -> None:
-    wait_for_callback("build", dict, within=timedelta(hours=2))
+    wait_for_callback("build; test", dict, within=timedelta(hours=2))
 
 @server.tool(task="required", approval=Approval("people"))
 def pay() -> str:
@@ -166,7 +166,7 @@ def test_a_call_of_a_file_waits_in_real_time_for_what_can_come(
     assert sleep.called is (code == 0)
 
 
-def test_a_call_of_a_file_sleeps_once_if_the_time_has_come_before(
+def test_a_call_of_a_file_hardly_sleeps_if_the_time_has_come_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleep, result = time.sleep, Remote.result
@@ -178,9 +178,10 @@ def test_a_call_of_a_file_sleeps_once_if_the_time_has_come_before(
         return answer
 
     monkeypatch.setattr(Remote, "result", slow_result)
-    monkeypatch.setattr(time, "sleep", Mock(side_effect=[None]))
+    monkeypatch.setattr(time, "sleep", slept := Mock(side_effect=[None]))
     path = tmp_path / "late_nap.py"
     path.write_text(FILE)
 
     assert main(["call", str(path), "nap"]) == 0
+    slept.assert_called_once_with(0.1)
     assert "Done: 1 of 1 step." in capsys.readouterr().out

@@ -230,8 +230,9 @@ def ends_with_command(target: str) -> str:
 
 def _waits_for_others(message: str) -> bool:
     """Whether a task waits only for people or other systems, which cannot reach a server in this process."""
-    texts = message.split("; ")
-    return all(text.startswith((WAITS, WAITS_FOR["callback"])) for text in texts)
+    # A step's name in the message may contain anything.
+    waits_for_time = any(text.startswith(WAITS_FOR["time"]) for text in message.split("; "))
+    return message.startswith((WAITS, WAITS_FOR["callback"])) and not waits_for_time
 
 
 def _without_meta(result: Any) -> Any:

@@ -12,7 +12,7 @@ from traceback import extract_tb
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.cli.options import ConnectionOptions, check_encryption
-from mcp_baton.cli.remote.client import Receive, Remote
+from mcp_baton.cli.remote.client import POLL_MS, Receive, Remote
 from mcp_baton.cli.remote.errors import protocol_error
 from mcp_baton.cli.remote.printing import ProgressDisplay, short
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
@@ -93,11 +93,15 @@ def _served_here(where: str) -> "Iterator[Client]":
 
 def _sleeping(client: "Client") -> Callable[[float], None]:
     """Return a sleep in which background tasks that become due continue, as with the clock of `baton serve`."""
+    from mcp_baton.local.worker_pool import MINUTE_S
 
     def sleep(seconds: float) -> None:
         due_s = client.clock.next_sweep_s()
-        time.sleep(seconds if due_s is None else min(seconds, due_s))
-        client.clock.sweep()  # a task may also have become due before this sleep
+        if due_s is not None:
+            # `MINUTE_S` means that a task is due already.
+            seconds = min(seconds, POLL_MS[0] / 1000 if due_s == MINUTE_S else due_s)
+        time.sleep(seconds)
+        client.clock.sweep()
 
     return sleep
 
