@@ -259,6 +259,36 @@ def test_the_last_worker_tells_what_an_earlier_one_may_have_repeated(outcome: st
     assert "'charge' (idempotency key" in result["content"][0]["text"]
 
 
+def test_a_background_call_does_not_tell_what_another_one_may_have_repeated() -> None:
+    server = Server("shop")
+
+    @server.tool
+    def charge() -> None: ...
+
+    @server.tool
+    def mail() -> None: ...
+
+    @server.workflow(background=True)
+    def pay() -> None:
+        """Charge, then mail."""
+        step(charge)()
+        step(mail)()
+
+    with connect(server, era="2026") as client:
+        client.tool_raises("mail", ToolError("no"), times=1)
+        with suppress(Killed), client.killed_after("charge"):
+            client.start_task("pay")
+        client.clock.advance(3_000)
+        first: Any = client.request("tasks/get", {"taskId": client.worker_runs[0].event.task_id})["result"]
+        task_id = first["structuredContent"]["task_id"]
+        call = client.start_task("pay", {"task_id": task_id})
+        second: Any = client.request("tasks/get", {"taskId": call.task_id})["result"]
+
+    repeats = [[entry["step"] for entry in result["_meta"]["may_have_run_twice"]] for result in (first, second)]
+    assert repeats == [["charge", "mail"], ["mail"]]
+    assert second["structuredContent"]["task_status"] == "completed"
+
+
 def test_parallel_steps_that_may_have_run_twice_are_named_in_their_order() -> None:
     server, ended = Server("shop"), Event()
 

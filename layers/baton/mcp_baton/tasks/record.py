@@ -34,8 +34,8 @@ WAITING_JOBS = "_workflow.job"
 MAX_JOBS_PER_TASK: Final = 10
 """Jobs that one workflow's task names. An older one continues when it is due."""
 REPEATED = "_workflow.repeated"
-"""The variable with the first steps that the runs of a background job may have repeated. The client only gets the
-result of the last run."""
+"""The variable with the first steps that the runs of a background job may have repeated, by the job's id. The client
+only gets the result of the last run."""
 SALT = "_workflow.salt"
 """The variable with random characters that are part of digests of secrets."""
 

@@ -370,14 +370,15 @@ class WorkflowRun(State):
     def _note_repeats(self) -> None:
         """Note for the later runs of a background job which steps may have run twice."""
         if self.host.job_id is not None and (repeats := self._repeated()):
-            self.variables.note(REPEATED, to_builtins(repeats[:MAX_REPEATS_NOTED]))
+            self.variables.note(REPEATED, {self.host.job_id: to_builtins(repeats[:MAX_REPEATS_NOTED])})
 
     def _repeated(self) -> tuple[Repeat, ...]:
         """The steps that this run may have repeated, after those of earlier runs of its background job."""
         earlier: tuple[Repeat, ...] = ()
         if self.host.job_id is not None:
             with suppress(StoreError):  # it is only a note
-                earlier = convert(self.variables.get(REPEATED) or (), tuple[Repeat, ...])
+                noted = convert(self.variables.get(REPEATED) or {}, dict[str, tuple[Repeat, ...]])
+                earlier = noted.get(self.host.job_id, ())
         if self.lease is None or not self.lease.current_claim.interrupted:
             return earlier
         names = {repeat.step for repeat in earlier}
