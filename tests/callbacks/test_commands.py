@@ -166,7 +166,7 @@ def test_a_call_of_a_file_waits_in_real_time_for_what_can_come(
     assert sleep.called is (code == 0)
 
 
-def test_a_call_of_a_file_hardly_sleeps_if_the_time_has_come_before(
+def test_a_call_of_a_file_sleeps_a_second_if_the_time_has_come_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleep, result = time.sleep, Remote.result
@@ -183,5 +183,5 @@ def test_a_call_of_a_file_hardly_sleeps_if_the_time_has_come_before(
     path.write_text(FILE)
 
     assert main(["call", str(path), "nap"]) == 0
-    slept.assert_called_once_with(0.1)
+    slept.assert_called_once_with(1)
     assert "Done: 1 of 1 step." in capsys.readouterr().out

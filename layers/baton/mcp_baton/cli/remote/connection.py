@@ -12,7 +12,7 @@ from traceback import extract_tb
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.cli.options import ConnectionOptions, check_encryption
-from mcp_baton.cli.remote.client import POLL_MS, Receive, Remote
+from mcp_baton.cli.remote.client import Receive, Remote
 from mcp_baton.cli.remote.errors import protocol_error
 from mcp_baton.cli.remote.printing import ProgressDisplay, short
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that an answer causes if its form is not MCP's. Answers are not validated against a schema."""
+
+MAX_LOCAL_SLEEP_S: Final = 1.0
 
 
 @contextmanager
@@ -92,15 +94,11 @@ def _served_here(where: str) -> "Iterator[Client]":
 
 
 def _sleeping(client: "Client") -> Callable[[float], None]:
-    """Return a sleep in which background tasks that become due continue, as with the clock of `baton serve`."""
-    from mcp_baton.local.worker_pool import MINUTE_S
+    """Return a sleep after which background tasks that have become due continue, as with the clock of `baton serve`."""
 
     def sleep(seconds: float) -> None:
-        due_s = client.clock.next_sweep_s()
-        if due_s is not None:
-            # `MINUTE_S` means that a task is due already.
-            seconds = min(seconds, POLL_MS[0] / 1000 if due_s == MINUTE_S else due_s)
-        time.sleep(seconds)
+        # The server is in this process, so each poll may come early.
+        time.sleep(min(seconds, MAX_LOCAL_SLEEP_S))
         client.clock.sweep()
 
     return sleep
