@@ -458,6 +458,8 @@ def test_a_long_list_requests_the_next_approvals_when_earlier_ones_are_decided(b
     while not run.completed:
         assert run.pause.type == "approvalRequired"
         counts.append(len(waiting_ids(client)))
+        # Each of these calls waits for an approval of its own.
+        assert sorted(call["approvalId"] for call in run.pause.unapproved) == sorted(waiting_ids(client))
         approve_all(client)
         run = client.call_workflow("refund", task=run.task_id)
 

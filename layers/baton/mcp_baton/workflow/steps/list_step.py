@@ -255,11 +255,14 @@ class ListRun(Struct):
     @property
     def unapproved(self) -> tuple[UnapprovedItem, ...]:
         """The calls that were not made because no person has approved them."""
-        stops = [(index, stop) for index, stop in sorted(self.stops.items()) if not isinstance(stop, Waiting)]
-        return tuple(
-            UnapprovedItem(index, stop.approval_id, stop.audience, stop.message, stop.expires_at, stop.reason)
-            for index, stop in stops
-        )
+        by_id: dict[str, UnapprovedItem] = {}
+        for index, stop in sorted(self.stops.items()):
+            # If as many approvals wait as may, further calls wait for one that an earlier call has requested.
+            if not isinstance(stop, Waiting) and stop.approval_id not in by_id:
+                by_id[stop.approval_id] = UnapprovedItem(
+                    index, stop.approval_id, stop.audience, stop.message, stop.expires_at, stop.reason
+                )
+        return tuple(by_id.values())
 
     @property
     def waits_ms(self) -> list[int]:
