@@ -130,7 +130,7 @@ test-quick: setup ## Run the tests of the main paths, in under a minute (ARGS="-
 	$(PYTEST) $(QUICK) -k "not ministack and not dynamodb_local" $(ARGS)
 
 # What takes too long for each change: tests marked `nightly`, such as cost tables; each removed guard; 200 rounds of equal
-# calls on each engine; and new seeds.
+# calls on each engine; new seeds; and the audits.
 .PHONY: test-nightly
 test-nightly: setup-tests ## Run what runs each night, for about two hours
 	NIGHTLY=1 $(PYTEST) -m nightly
@@ -138,6 +138,7 @@ test-nightly: setup-tests ## Run what runs each night, for about two hours
 	EQUAL_CALL_ROUNDS=200 $(PYTEST) tests/store/test_equal_calls.py
 	$(MAKE) --no-print-directory simulate
 	$(MAKE) --no-print-directory model SEEDS=5000
+	$(MAKE) --no-print-directory audit
 
 # The suites whose clock is only that of the test process.
 IN_PROCESS := tests/present tests/protocol tests/tasks tests/tools tests/transport tests/workflow tests/authorizer tests/wire tests/release/test_stored_items.py
@@ -195,9 +196,9 @@ sam-local: containers ## Test the built function under `sam local`
 game-day: containers ## Let 50 clients use an emulator of AWS for ten minutes while things fail (SEED=1, ARGS="--clients 9 --seconds 60")
 	tests/deployed/.venv/bin/python -m tests.game_day --seed $(SEED) $(ARGS)
 
-CHECKS := check-types audit-stacks check-template check-code docs audit-code audit-advisories
+CHECKS := check-types check-template check-code docs
 .PHONY: check
-check: setup-tests ## Check format, lint, types, the locks, the template and the documentation, and audit them
+check: setup-tests ## Check format, lint, types, the locks, the template and the documentation
 	@$(AT_ONCE) NO_SETUP=1 $(CHECKS)
 
 .PHONY: check-types check-template check-code
@@ -233,8 +234,8 @@ settings-page: setup ## Generate docs/settings.md from template.yaml and setting
 record: setup ## Record the demo again, into docs/images/demo.svg
 	@$(RUN) python -m tests.site.record
 
-# tests/audit/accepted.toml has the reasons for accepted findings. If no source of advisories answers, `.ci/run` says so at
-# its end, and fails with ADVISORIES=required.
+# tests/audit/accepted.toml has the reasons for accepted findings. If no source of advisories answers, the audit says so,
+# and fails with ADVISORIES=required.
 AUDITS := audit-stacks audit-code audit-advisories
 .PHONY: audit $(AUDITS)
 audit: $(AUDITS) ## Audit the security of the code, the template and the locked packages
@@ -247,7 +248,7 @@ audit-stacks:
 	$(RUN) python -m tests.audit.stacks
 
 audit-advisories:
-	UV=$(UV) $(RUN) python -m tests.audit.advisories .tools/not-audited
+	UV=$(UV) $(RUN) python -m tests.audit.advisories
 
 # AWS gets exactly the locked packages, with hashes.
 EXPORT := $(UV) export --frozen --quiet --no-emit-project --no-annotate --no-header --format requirements-txt

@@ -1,12 +1,11 @@
-"""Runs pip-audit over every package of uv.lock, deployed or not: python -m tests.audit.advisories [NOTE]
+"""Runs pip-audit over every package of uv.lock, deployed or not: python -m tests.audit.advisories
 
 Advisories come from PyPI, or else from OSV. A mirror of PyPI often has none of them, and pip-audit then reports "no
 known vulnerabilities". So each source is first asked about a release that is known to be vulnerable, and is used only
 if it reports that.
 
-If no source is usable, this is printed and written into the file NOTE, which `.ci/run` repeats in its last line. It is
-a failure only if the environment has ADVISORIES=required. Otherwise a machine that reaches only package registries
-could never pass the checks.
+If no source is usable, this is printed. It is a failure only if the environment has ADVISORIES=required. Otherwise a
+machine that reaches only package registries could never pass.
 """
 
 import json
@@ -91,12 +90,9 @@ def audit(ask: Ask, folder: Path, files: Sequence[Path]) -> str | int:
     return report("advisories", findings(ask(source, files), packages))
 
 
-def main(note: Path | None) -> int:
+def main() -> int:
     with TemporaryDirectory() as folder:
         status = audit(pip_audit, Path(folder), locked(Path(folder)))
-    if note is not None:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(f"{status}\n" if isinstance(status, str) else "")
     if isinstance(status, int):
         return status
     sys.stderr.write(f"NOT AUDITED: {status}\n")
@@ -104,4 +100,4 @@ def main(note: Path | None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else None))
+    sys.exit(main())

@@ -101,13 +101,16 @@ def test_a_source_without_a_known_vulnerability_is_not_trusted(silence: str, fil
     ("status", "advisories_setting", "exit_status"),
     [("not reached", "", 0), ("not reached", "required", 1), (1, "", 1)],
 )
-def test_a_missing_audit_is_noted_and_fails_if_required(
-    status: str | int, advisories_setting: str, exit_status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_audit_is_said_and_fails_if_required(
+    status: str | int,
+    advisories_setting: str,
+    exit_status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("ADVISORIES", advisories_setting)
     monkeypatch.setattr(advisories, "locked", lambda _folder: [])
     monkeypatch.setattr(advisories, "audit", lambda *_: status)
-    note = tmp_path / "tools" / "not-audited"
 
-    assert advisories.main(note) == exit_status
-    assert note.read_text() == ("not reached\n" if status == "not reached" else "")
+    assert advisories.main() == exit_status
+    assert capsys.readouterr().err == ("NOT AUDITED: not reached\n" if status == "not reached" else "")

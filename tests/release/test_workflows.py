@@ -53,7 +53,9 @@ def test_the_publishing_job_runs_no_code_of_the_repository() -> None:
     assert download["uses"].startswith("actions/download-artifact@")
     assert publish["uses"].startswith("pypa/gh-action-pypi-publish@")
     assert release["publish"]["environment"]["name"] == "pypi"
-    [notes, everything, dist] = [step["run"] for step in release["build"]["steps"] if "run" in step]
+    steps = [step for step in release["build"]["steps"] if "run" in step]
+    [notes, everything, audit, dist] = [step["run"] for step in steps]
     assert 'notes "$GITHUB_REF_NAME"' in notes
     assert "bash .ci/run" in everything
+    assert (audit, steps[2]["env"]) == ("make audit", {"ADVISORIES": "required"})
     assert "make dist" in dist

@@ -114,9 +114,8 @@ def test_outside_ci_nothing_is_installed_and_the_last_line_names_skipped_tests(c
 
 
 @pytest.mark.parametrize("has_docker", [True, False], ids=["with Docker", "without Docker"])
-def test_the_last_line_names_missing_advisories_and_engines(checkout: Checkout, has_docker: bool) -> None:
+def test_the_last_line_names_missing_engines(checkout: Checkout, has_docker: bool) -> None:
     (checkout.folder / ".tools").mkdir()
-    (checkout.folder / ".tools" / "not-audited").write_text("advisories about 70 locked packages\n")
     (checkout.folder / ".tools" / "left-out").write_text("DynamoDB Local needs Java\n")
     if has_docker:
         (checkout.folder / "daemon-answers").touch()
@@ -125,7 +124,7 @@ def test_the_last_line_names_missing_advisories_and_engines(checkout: Checkout, 
 
     last = process.stdout.splitlines()[-1]
     assert (process.returncode, last.startswith("── everything passed")) == (0, has_docker)
-    assert last.endswith("NOT AUDITED: advisories about 70 locked packages LEFT OUT: DynamoDB Local needs Java")
+    assert last.endswith("LEFT OUT: DynamoDB Local needs Java")
 
 
 @needs_root
