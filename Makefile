@@ -49,7 +49,7 @@ $(PROJECTS) $(OTHER_PROJECTS): setup-project-%:
 setup-dynamodb-local:
 	@$(RUN) python -m tests.dynamodb_local.install .tools/left-out
 
-# Compiles the tests once. In a new clone, each worker would do it.
+# Compiles the tests once. In a new clone, each worker would do it. `make test` reports a test that cannot be imported.
 .tools/tests-compiled:
 	@$(RUN) pytest --collect-only >/dev/null 2>&1 || true
 	@touch $@

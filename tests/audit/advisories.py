@@ -37,7 +37,7 @@ def pip_audit(source: str, files: Sequence[Path]) -> str:
 
 
 def usable_source(ask: Ask, vulnerable_file: Path) -> str | None:
-    """Return the first source that has advisories at all; `None` if there is none."""
+    """Return the first source that knows advisories, or `None`."""
     return next((source for source in SOURCES if any(_vulnerabilities(ask(source, [vulnerable_file])))), None)
 
 

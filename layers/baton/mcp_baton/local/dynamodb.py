@@ -41,7 +41,7 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
     from botocore.config import Config
 
     engine = embedded_engine() if engine is None else engine
-    # A signature and a user agent take half of a request's time, and nobody checks them here.
+    # Signing and the user agent take half of a request's time. The embedded engine checks neither.
     config = Config(signature_version=UNSIGNED, user_agent="embedded")
     with CLIENT_LOCK:
         client = _client(_session(), f"https://dynamodb.{LOCAL_REGION}.amazonaws.com", LOCAL_REGION, config)

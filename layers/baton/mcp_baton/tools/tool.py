@@ -98,6 +98,13 @@ def task_support(options: dict[str, Any], subject: str) -> TaskSupport:
 _SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
 
 
+def _check_input_schema(schema: object, tool: str) -> None:
+    is_object = isinstance(schema, Mapping) and schema.get("type") in ("object", None)
+    if schema is not None and not is_object:
+        remedy = "give a JSON Schema such as {'type': 'object', 'properties': {…}}"
+        raise RegistrationError(f"tool {tool!r}: input_schema={schema!r} is not possible; {remedy}")
+
+
 class Tool:
     """A tool. A call runs `function`, which the testing kit may replace. A workflow's step may refer to the tool by
     `decorated`, the author's function."""
@@ -127,11 +134,7 @@ class Tool:
         self.only_in = only_in
         self.approval = approval
         self.labels = labels.for_function(function)
-        if input_schema is not None and not (
-            isinstance(input_schema, Mapping) and input_schema.get("type") in ("object", None)
-        ):
-            remedy = "give a JSON Schema such as {'type': 'object', 'properties': {…}}"
-            raise RegistrationError(f"tool {name!r}: input_schema={input_schema!r} is not possible; {remedy}")
+        _check_input_schema(input_schema, name)
         self._input_schema = input_schema
         self.signature: Signature = signature_of_tool(function, f"tool {name!r}")
         for parameter in self.signature.names:

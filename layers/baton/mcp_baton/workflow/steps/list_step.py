@@ -74,7 +74,7 @@ class ListStep(ToolStep):
                 yield from context.path_faults(field, context.earlier_steps[each.binding])
 
     def elements_of(self, source: Source) -> list[Source]:
-        """For `item()`, sources of what is known of the elements; for another source, that source."""
+        """Return what `item()` is, as far as it is known before a run. Return another source as it is."""
         if not isinstance(source, Item):
             return [source]
         if isinstance(self.each, StepOutput):
