@@ -5,14 +5,15 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 from mcp_baton.cli.app import main
 from mcp_baton.cli.remote.client import Remote
+from mcp_baton.testing.function import Clock
 from tests.serving import served
 
 APP = Path(__file__).parent / "waits_app.py"
@@ -130,7 +131,7 @@ server = Server("s")
 
 @server.workflow(background=True)
 def nap() -> None:
-    sleep_until("nap", timedelta(milliseconds=200))
+    sleep_until("nap", timedelta(seconds=30))
 
 @server.workflow(background=True)
 def release() -> None:
@@ -142,6 +143,16 @@ def pay() -> str:
 """
 
 
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Replaces the clock of the served file: it moves only in a sleep. Returns the seconds of each sleep."""
+    seconds: list[float] = []
+    reads, began_ms = count(), time.time_ns() // 1_000_000
+    monkeypatch.setattr(time, "sleep", seconds.append)
+    monkeypatch.setattr(Clock, "now_ms", lambda _clock: began_ms + next(reads) + round(sum(seconds) * 1000))
+    return seconds
+
+
 @pytest.mark.parametrize(
     ("tool", "code", "text"),
     [
@@ -150,11 +161,9 @@ def pay() -> str:
         ("pay", 1, "waits for an approval of people until"),
     ],
 )
-def test_a_call_of_a_file_waits_in_real_time_for_what_can_come(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tool: str, code: int, text: str
+def test_a_call_of_a_file_waits_for_what_can_come(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], slept: list[float], tool: str, code: int, text: str
 ) -> None:
-    sleep = Mock(side_effect=time.sleep)
-    monkeypatch.setattr(time, "sleep", sleep)
     path = tmp_path / f"{tool}_waits.py"  # a module has one name
     path.write_text(FILE)
 
@@ -163,25 +172,24 @@ def test_a_call_of_a_file_waits_in_real_time_for_what_can_come(
     output = " ".join("".join(capsys.readouterr()).split())
     assert text in output
     assert ("with `baton serve`, and run it there" in output) is (code == 1)
-    assert sleep.called is (code == 0)
+    assert 28 <= len(slept) <= 31 if code == 0 else not slept
 
 
 def test_a_call_of_a_file_sleeps_a_second_if_the_time_has_come_before(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, slept: list[float]
 ) -> None:
-    sleep, result = time.sleep, Remote.result
+    result = Remote.result
 
     def slow_result(remote: Remote, method: str, *params: Any, **options: Any) -> dict[str, Any]:
         answer = result(remote, method, *params, **options)
         if method == "tasks/get":
-            sleep(0.3)
+            slept.append(31)
         return answer
 
     monkeypatch.setattr(Remote, "result", slow_result)
-    monkeypatch.setattr(time, "sleep", slept := Mock(side_effect=[None]))
     path = tmp_path / "late_nap.py"
     path.write_text(FILE)
 
     assert main(["call", str(path), "nap"]) == 0
-    slept.assert_called_once_with(1)
+    assert slept == [31, 1, 31]
     assert "Done: 1 of 1 step." in capsys.readouterr().out
