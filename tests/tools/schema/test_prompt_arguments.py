@@ -45,6 +45,8 @@ class PlainLine:
         (list[int], "[1, 2]", "[1, 2]", [1, 2]),
         (dict[str, int], '{"a": 1}', '{"a": 1}', {"a": 1}),
         (list[int], [1, 2], "[1,2]", [1, 2]),
+        (Annotated[list[int], Field(json_schema_extra={"uniqueItems": True})], [2, 1], "[2,1]", [2, 1]),
+        (set[str], ["b", "a", "c"], '["b","a","c"]', ["a", "b", "c"]),
         (dict[str, Any], {"a": "b"}, '{"a":"b"}', {"a": "b"}),
         (Line, '{"sku": "x"}', '{"sku": "x"}', {"sku": "x", "count": 1}),
         (Literal["a", "b"], "a", "a", "a"),

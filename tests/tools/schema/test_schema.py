@@ -436,6 +436,24 @@ def test_a_model_decides_whether_results_and_schema_have_aliases(kind: Any, valu
         assert [name in text for name in ("ident", "_id")] == [name in str(expected) for name in ("ident", "_id")]
 
 
+LETTERS = frozenset("abcdefghij")
+
+
+class Lettered(BaseModel):
+    letters: Any = Field(LETTERS, serialization_alias="Letters")
+    pairs: list[set[frozenset[str]]] = [{frozenset("ab"), frozenset("cd")}]
+    written: Annotated[list[str], Field(json_schema_extra={"uniqueItems": True})] = ["b", "a"]
+
+
+@pytest.mark.parametrize("kind", [inspect.Parameter.empty, Any, dict, dict[str, Any], dict[str, Lettered | set[str]]])
+def test_sets_are_sorted_because_their_order_differs_in_each_process(kind: Any) -> None:
+    def function() -> kind: ...
+
+    outcome = tool(function).outcome({"set": set(LETTERS), "model": Lettered()})
+    model = {"Letters": [*"abcdefghij"], "pairs": [[["a", "b"], ["c", "d"]]], "written": ["b", "a"]}
+    assert outcome.value == {"set": [*"abcdefghij"], "model": model}
+
+
 @pytest.mark.parametrize("kind", [bytes, Any, dict[str, bytes]])
 def test_bytes_that_are_not_utf_8_are_an_error_with_the_remedy(kind: Any) -> None:
     def function() -> kind: ...

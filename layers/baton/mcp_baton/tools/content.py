@@ -8,7 +8,8 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
 
-from mcp_baton.protocol.json import Json, JsonObject, json_size, to_json
+from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.tools.schema.sent_values import json_of
 from mcp_baton.tools.templates import as_text
 from mcp_baton.tools.uris import encoded
 
@@ -131,7 +132,7 @@ class ToolResult(Struct, frozen=True):
 
 
 def block(item: object) -> JsonObject:
-    return item.to_json() if isinstance(item, CONTENT_TYPES) else {"type": "text", "text": as_text(to_json(item))}
+    return item.to_json() if isinstance(item, CONTENT_TYPES) else {"type": "text", "text": as_text(json_of(item))}
 
 
 def error_result(text: str) -> dict[str, Json]:

@@ -17,11 +17,12 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.protocol.json import Json, dumps, to_json
+from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.labels import OPTIONAL_TEXT, TEXT, Labels, check_types
 from mcp_baton.tools.outcomes import Failed, Mismatch, ResourceUnavailable
 from mcp_baton.tools.schema.schema import InputSchema
+from mcp_baton.tools.schema.sent_values import json_of
 from mcp_baton.tools.schema.signature import signature_of_tool
 from mcp_baton.tools.uris import canonical, encoded, escaped, folded, key, other_forms
 
@@ -141,7 +142,7 @@ def contents_of(uri: str, mime_type: str | None, value: object) -> ResourceConte
         return ResourceContent(uri, value, mime_type or "text/plain")
     if isinstance(value, bytes | bytearray):
         return ResourceContent(uri, bytes(value), mime_type or "application/octet-stream")
-    return ResourceContent(uri, dumps(to_json(value)), mime_type or "application/json")
+    return ResourceContent(uri, dumps(json_of(value)), mime_type or "application/json")
 
 
 class Resource:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError, WrongResult
 from mcp_baton.hints import allowed_name, did_you_mean, source_location
-from mcp_baton.protocol.json import Json, JsonObject, to_json
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tools.approval import Approval, check_approval
 from mcp_baton.tools.arguments import NAME, TASK_ID, is_portable_name
 from mcp_baton.tools.content import explicit_content, may_be_content, mentions_content
@@ -18,6 +18,7 @@ from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.param_headers import Header, mirrored
 from mcp_baton.tools.published_schema import optional_parameter, published, with_null_for_numbers
 from mcp_baton.tools.schema.schema import InputSchema, OutputSchema
+from mcp_baton.tools.schema.sent_values import json_of
 from mcp_baton.tools.schema.signature import (
     NO_ANNOTATION,
     Signature,
@@ -228,8 +229,8 @@ class Tool:
         output = self.output if content is None else None
         try:
             if content is None:
-                return Succeeded(output.value(return_value) if output else to_json(return_value))
-            result = {name: to_json(value) for name, value in content.to_json().items()}
+                return Succeeded(output.value(return_value) if output else json_of(return_value))
+            result = {name: json_of(value) for name, value in content.to_json().items()}
         except ValueError as error:
             declared_type = self.signature.returns if output else None
             result_error = wrong_result(self.name, self.decorated, declared_type, return_value, error)

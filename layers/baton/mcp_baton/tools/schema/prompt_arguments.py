@@ -215,7 +215,7 @@ def _dump(adapter: "TypeAdapter[Any]", sent: Json, converted: object) -> Json:
         result = loads(dumps(result))
     except ValueError:  # a default is infinite, which JSON cannot represent
         return sent
-    result = dumped_value(sent, result, adapter.json_schema)
+    result = dumped_value(sent, result, converted, adapter.json_schema)
     return result if not isinstance(result, dict | list) or _accepts(adapter, result) else sent
 
 

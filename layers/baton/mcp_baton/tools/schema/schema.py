@@ -30,6 +30,8 @@ from mcp_baton.tools.schema.sent_values import (
     infinite_numbers,
     inner_values,
     is_finite,
+    json_of,
+    sorted_sets,
 )
 from mcp_baton.tools.schema.signature import (
     NO_ANNOTATION,
@@ -208,7 +210,7 @@ class OutputSchema:
         JSON."""
         if self._plain is not None:
             try:
-                return to_json(self._plain.dump(returned))
+                return json_of(self._plain.dump(returned))
             except NotPlain:
                 pass  # pydantic converts it, or explains the error
         from pydantic import ValidationError
@@ -221,7 +223,7 @@ class OutputSchema:
             dumped = self._adapter.dump_python(valid_value, mode="json", by_alias=self._by_alias)
         except UnicodeEncodeError:  # a key has a lone surrogate
             dumped = self._adapter.dump_python(valid_value, by_alias=self._by_alias)
-        return to_json(dumped)
+        return sorted_sets(to_json(dumped), valid_value)
 
     @cached_property
     def _by_alias(self) -> bool | None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, cast
 
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, to_json
 from mcp_baton.tasks.keys import canonical_text
 
 type Path = tuple[str | int, ...]
@@ -108,9 +108,9 @@ def replaced(value: Json, paths: set[Path], replace: Callable[[Json], Json]) -> 
     return replace(value) if () in paths else value
 
 
-def dumped_value(sent: Json, dumped: Json, read_schema: Callable[[], JsonObject]) -> Json:
-    """Return a dumped value with its sets sorted, so that it is the same in each process. If the dump lacks a part that
-    was sent, return what was sent."""
+def dumped_value(sent: Json, dumped: Json, converted: object, read_schema: Callable[[], JsonObject]) -> Json:
+    """Return a dumped value with its sets sorted. If the dump lacks a part that was sent, return what was sent."""
+    dumped = sorted_sets(dumped, converted)
     try:
         schema = read_schema()
     except Exception:  # noqa: BLE001 - some types can be converted and have no schema
@@ -118,18 +118,25 @@ def dumped_value(sent: Json, dumped: Json, read_schema: Callable[[], JsonObject]
     for path, _, options in described_parts(sent, schema):
         if is_secret(options) or not _has_part(dumped, path):
             return sent
-    sets = {
-        path for path, part, options in described_parts(dumped, schema) if isinstance(part, list) and is_set(options)
-    }
-    return replaced(dumped, sets, _sorted)
+    return dumped
+
+
+def json_of(value: object) -> Json:
+    """Convert any Python value to JSON (`to_json`), with its sets sorted."""
+    return sorted_sets(to_json(value), value)
+
+
+def sorted_sets(dumped: Json, value: object) -> Json:
+    """Return a dumped value with its sets sorted: their order differs in each process, and the same call must have the
+    same idempotency key."""
+    if not any(isinstance(part, set | frozenset) for part in inner_values(value)):
+        return dumped
+    parts = converted_parts(dumped, value, lists=Collection)
+    return replaced(dumped, {path for path, _, part in parts if isinstance(part, set | frozenset)}, _sorted)
 
 
 def _sorted(items: Json) -> Json:
-    return sorted(cast("list[Json]", items), key=canonical_text)
-
-
-def is_set(options: Sequence[JsonObject]) -> bool:
-    return any(option.get("uniqueItems") is True for option in options)
+    return sorted(cast("list[Json]", items), key=canonical_text) if isinstance(items, list) else items
 
 
 def _has_part(value: Json, path: Path) -> bool:
@@ -168,24 +175,30 @@ def _number_in(text: str) -> object:
     return None
 
 
-def converted_parts(sent: Json, converted: object) -> Iterator[tuple[Path, Json, object]]:
+def converted_parts(sent: Json, converted: object, lists: type = Sequence) -> Iterator[tuple[Path, Json, object]]:
     """Yield a value and its parts, each with its path and what it was converted into. The order of a set and the parts
-    of an iterator are not known."""
+    of an iterator are not known.
+
+    Args:
+        lists: What a list was converted into. A dumped set has the order of the set (`Collection`).
+    """
     open_parts: list[tuple[Path, Json, object]] = [((), sent, converted)]
     while open_parts:
         path, sent, converted = open_parts.pop()
         if getattr(type(converted), "__pydantic_root_model__", False):
             converted = getattr(converted, "root", None)
         yield path, sent, converted
-        open_parts += [((*path, key), item, part) for key, item, part in _converted_children(sent, converted)]
+        open_parts += [((*path, key), item, part) for key, item, part in _converted_children(sent, converted, lists)]
 
 
-def _converted_children(sent: Json, converted: object) -> Iterator[tuple[str | int, Json, object]]:
+def _converted_children(
+    sent: Json, converted: object, lists: type = Sequence
+) -> Iterator[tuple[str | int, Json, object]]:
     if isinstance(sent, Mapping):
         if isinstance(converted, Mapping) and len(sent) == len(converted) and sent.keys().isdisjoint(converted):
             converted = dict(zip(sent, converted.values(), strict=True))  # the keys were converted
         yield from ((key, item, _part(converted, key)) for key, item in sent.items())
-    elif isinstance(sent, list) and isinstance(converted, Sequence) and len(sent) == len(converted):
+    elif isinstance(sent, list) and isinstance(converted, lists) and len(sent) == len(converted):
         yield from zip(range(len(sent)), sent, converted, strict=True)
 
 
@@ -195,12 +208,12 @@ def _part(converted: object, key: str) -> object:
     fields = getattr(type(converted), "__pydantic_fields__", {})
     field = fields.get(key)
     if field is None or field.validation_alias not in (None, key):
-        key = next((name for name, field in fields.items() if key in _aliases(field.validation_alias)), key)
+        key = next((name for name, field in fields.items() if key in _aliases(field)), key)
     return vars(converted).get(key) if hasattr(converted, "__dict__") else getattr(converted, key, None)
 
 
-def _aliases(alias: Any) -> Sequence[object]:
-    return getattr(alias, "choices", (alias,))
+def _aliases(field: Any) -> Sequence[object]:
+    return [field.serialization_alias, *getattr(field.validation_alias, "choices", (field.validation_alias,))]
 
 
 NO_STATIC_DEFAULT: Final = object()
