@@ -6,7 +6,7 @@ import contextvars
 import functools
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -168,6 +168,34 @@ def test_dependencies_of_every_kind_are_passed_and_closed_in_reverse_order_befor
         assert (result.is_error, log.events) == (order_id == "bad", [*OPENED, *closed])
         [tool] = client.list_tools()
         assert list(tool["inputSchema"]["properties"]) == ["order_id"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("number", [2, 0])
+def test_a_generator_runs_with_its_context_before_its_dependencies_are_closed(is_async: bool, number: int) -> None:
+    events: list[object] = []
+
+    def letters() -> Iterator[str]:
+        yield "ab"
+        events.append("closed")
+
+    def spell(ctx: Context, text: Annotated[str, Depends(letters)], number: int) -> Iterable[str]:
+        for index in range(number):
+            ctx.report_progress(index, number)
+            events.append(index)
+            yield text[index]
+        if number == 0:
+            raise ToolError("nothing to spell")
+
+    async def spell_async(ctx: Context, text: Annotated[str, Depends(letters)], number: int) -> Iterable[str]:
+        return spell(ctx, text, number)
+
+    server = Server("shop")
+    server.add_tool(spell_async if is_async else spell, name="spell")
+    with connect(server) as client:
+        result = client.call_tool("spell", {"number": number})
+    assert (result.text, result.is_error) == (('["a","b"]', False) if number else ("nothing to spell", True))
+    assert events == ([0, 1, "closed"] if number else [])
 
 
 def test_each_call_makes_one_instance_and_factories_can_use_the_context_and_other_factories() -> None:

@@ -70,6 +70,11 @@ def function_raising(error: BaseException) -> Callable[[], None]:
     return do
 
 
+class Wordless(ToolError):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
 class Quiet(Exception): ...
 
 
@@ -80,6 +85,7 @@ class Quiet(Exception): ...
         (ToolError(), "ToolError"),
         (ValueError("bad"), None),
         (Quiet(), "Quiet"),
+        (Wordless(), "Wordless"),
         (KeyError("x"), "'x'"),
         (SystemExit("over"), None),
         (Abandoned(), "Abandoned"),

@@ -66,7 +66,7 @@ def run(
     remaining_s = left_s or (lambda: deadline - time.monotonic())
     thread = thread or ToolThread(function)
     return run_and_deliver(
-        thread.unless_given_up(function),
+        thread.unless_given_up(function, is_async=is_async),
         arguments,
         thread,
         client or RecordingClient(),

@@ -440,7 +440,7 @@ LETTERS = frozenset("abcdefghij")
 
 
 class Lettered(BaseModel):
-    letters: Any = Field(LETTERS, serialization_alias="Letters")
+    letters: Any = Field(default=LETTERS, serialization_alias="Letters")
     pairs: list[set[frozenset[str]]] = [{frozenset("ab"), frozenset("cd")}]
     written: Annotated[list[str], Field(json_schema_extra={"uniqueItems": True})] = ["b", "a"]
 

@@ -98,7 +98,10 @@ class Execution(Struct, frozen=True, kw_only=True):
         error_id = self.error_id(error)
         if error_id is not None:
             return f"internal error in {name} (id {error_id})"
-        return str(error) or type(error).__name__
+        try:
+            return str(error) or type(error).__name__
+        except Exception:  # noqa: BLE001 - code of the author's exception may raise anything
+            return type(error).__name__
 
     def error_id(self, error: BaseException) -> str | None:
         """Return the id of an exception in the log; `None` if clients may see its text."""

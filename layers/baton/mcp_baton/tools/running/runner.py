@@ -288,7 +288,7 @@ def _run_function[T](
 ) -> tuple[Ending, Secrets]:
     """Run the function. Returns how it ended, and the callback addresses that it has created."""
     thread, signature = ToolThread(target.own_function), target.signature
-    function = thread.unless_given_up(target.function)
+    function = thread.unless_given_up(target.function, is_async=signature.is_async)
     call_state: CallState | None = None
     if signature.context or signature.dependencies:
         call_state = _new_call(caller, asking, thread, tool_call)

@@ -11,7 +11,7 @@ import math
 import os
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Protocol
@@ -135,13 +135,13 @@ class ToolThread:
                 if self._is_abandoned:
                     ABANDONED.add(self._function, -1)
 
-    def unless_given_up(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function, so that it does not start after `give_up`."""
+    def unless_given_up(self, function: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+        """Wrap a function, so that it does not start after `give_up`, and ends with the last item of its generator."""
 
         def start(**arguments: Any) -> Any:
             if not self._decide():
                 raise Abandoned
-            return function(**arguments)
+            return (_await_whole if is_async else _read_whole)(function(**arguments))
 
         return start
 
@@ -182,6 +182,16 @@ class ToolThread:
         with ABANDONED.lock:
             was_decided, self._is_decided = self._is_decided, True
         return not was_decided
+
+
+def _read_whole(value: object) -> object:
+    """Read a generator, or another iterator, as a list: its code needs the dependencies and the `Context` of the call,
+    and its time limit."""
+    return list(value) if isinstance(value, Iterator) else value
+
+
+async def _await_whole(coroutine: Awaitable[object]) -> object:
+    return _read_whole(await coroutine)
 
 
 class Listener(Protocol):

@@ -175,7 +175,7 @@ def _number_in(text: str) -> object:
     return None
 
 
-def converted_parts(sent: Json, converted: object, lists: type = Sequence) -> Iterator[tuple[Path, Json, object]]:
+def converted_parts(sent: Json, converted: object, lists: Any = Sequence) -> Iterator[tuple[Path, Json, object]]:
     """Yield a value and its parts, each with its path and what it was converted into. The order of a set and the parts
     of an iterator are not known.
 
@@ -192,7 +192,7 @@ def converted_parts(sent: Json, converted: object, lists: type = Sequence) -> It
 
 
 def _converted_children(
-    sent: Json, converted: object, lists: type = Sequence
+    sent: Json, converted: object, lists: Any = Sequence
 ) -> Iterator[tuple[str | int, Json, object]]:
     if isinstance(sent, Mapping):
         if isinstance(converted, Mapping) and len(sent) == len(converted) and sent.keys().isdisjoint(converted):
