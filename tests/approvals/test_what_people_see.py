@@ -83,6 +83,8 @@ def test_all_short_parts_of_an_object_are_seen_beside_a_long_one(baton: Connect)
         ("A?Approved!", '"A?Approved!"'),
         ("", '""'),
         ("\u202eA", r'"\u202eA"'),
+        ("A-17\u3164to\uffa0Ann", r'"A-17\u3164to\uffa0Ann"'),
+        ("Zoë", "Zoë"),
     ],
 )
 def test_a_message_quotes_all_but_numbers_booleans_and_single_words(baton: Connect, to: str, shown: str) -> None:

@@ -105,7 +105,10 @@ def _error(field: str, value: object, remedy: str) -> RegistrationError:
 def _argument_text(value: Json) -> str:
     """One word, a number and a boolean as they are; everything else as JSON, so that it cannot pass as the message."""
     value = shortened(value, MAX_MESSAGE_VALUE_CHARS)
-    return value if isinstance(value, str) and (_WORD.fullmatch(value) or value in STANDS_FOR) else one_line(value)
+    quoted = one_line(value)
+    # Some letters are invisible, such as the Hangul filler. A word with one would read as several words.
+    is_word = isinstance(value, str) and _WORD.fullmatch(value) and quoted == f'"{value}"'
+    return value if isinstance(value, str) and (is_word or value in STANDS_FOR) else quoted
 
 
 class NotApproved(Struct, frozen=True):
