@@ -321,7 +321,9 @@ def test_a_continuation_can_make_an_address(shop: Shop, client: Client) -> None:
 def test_an_event_delivers_a_callback(shop: Shop, client: Client) -> None:
     task = waiting_task(client)
     token = shop.urls[0].rpartition("/")[2]
-    event = {"batonCallback": {"token": token, "id": "e-1", "payload": GREEN}}
+    with pytest.raises(EventError, match="refused with 404"):
+        client.stage.function.invoke({"batonCallback": {"token": "\ud800", "payload": GREEN}}, None)
+    event = {"batonCallback": {"token": token, "id": "e-1 \ud800", "payload": GREEN}}
     assert client.stage.function.invoke(event, None)[0] == {"accepted": True}
     assert client.resume(task).completed
 

@@ -134,10 +134,12 @@ def test_any_other_text_is_kept(text: str) -> None:
 
 
 @given(ANY_TEXT)
+@example("%FFb")
 def test_any_text_can_be_read(text: str) -> None:
     named = parse_step_id(text)
 
     assert named.text == text
+    assert bare_task_id(copied_id(f"{COPIED}%2F{text}z")) == COPIED
     assert named.task_id == bare_task_id(text)
 
 

@@ -68,7 +68,7 @@ def text_digest(text: str) -> str:
     """The SHA-256 of a text, hex."""
     from hashlib import sha256
 
-    return sha256(text.encode()).hexdigest()
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def short_digest(key: str) -> str:

@@ -63,10 +63,8 @@ def copied_id(text: str) -> str:
     """The id in a text of a model, which may have copied it in quotes or brackets, percent-encoded or in capitals."""
     if is_task_id(bare_task_id(text)) or not (match := _COPIED.fullmatch(text)):
         return text
-    from urllib.parse import unquote
-
     task_id, path, encoded = match.groups()
-    path = unquote(encoded, errors="surrogatepass") if encoded else path
+    path = _decoded(encoded) or encoded if encoded else path
     return f"{task_id.lower()}/{path}" if path else task_id.lower()
 
 
