@@ -81,7 +81,7 @@ class Seal(Struct, frozen=True):
         return _sign(next(iter(self.keys())), text.encode()).hex()
 
 
-def binding_of(owner: str | None, method: str, name: str, arguments: JsonObject, task: Json = None) -> str:
+def binding_of(owner: str | None, method: str, name: Json, arguments: JsonObject, task: Json = None) -> str:
     """Return a digest of the caller, the request and its task. The order of the arguments does not matter."""
     from hashlib import sha256
 

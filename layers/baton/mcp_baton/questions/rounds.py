@@ -13,7 +13,7 @@ from typing import cast
 from msgspec import Struct, field
 
 from mcp_baton.exceptions import Abandoned, StoreError, ToolError
-from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, TASK_ID_KEY, Envelope
+from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY, Envelope
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import InvalidParams, checked_object, missing_capability
 from mcp_baton.protocol.state import LIFETIME_S, ForgedState, Seal, binding_of
@@ -80,10 +80,11 @@ def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, 
     A first round may contain answers. A later round answers the questions of the round before; it cannot change earlier
     answers.
     """
-    name, arguments = params.get("name", params.get("uri")), params.get("arguments")
-    meta = params.get("_meta")
-    task = meta.get(TASK_ID_KEY, meta.get(PREFIXED_TASK_ID_KEY)) if isinstance(meta, Mapping) else None
-    binding = binding_of(owner, method, str(name), arguments if isinstance(arguments, Mapping) else {}, task)
+    arguments, meta = params.get("arguments"), params.get("_meta")
+    members = meta if isinstance(meta, Mapping) else {}
+    task = [members.get(key) for key in (TASK_ID_KEY, PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY)]
+    target = [params.get("name"), params.get("uri")]
+    binding = binding_of(owner, method, target, arguments if isinstance(arguments, Mapping) else {}, task)
     state, responses = params.get("requestState"), checked_object(params.get("inputResponses", {}), "inputResponses")
     if state is None:
         return Rounds(seal, responses, binding, capabilities)
