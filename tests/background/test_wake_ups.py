@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Approval, Context, Server, ToolError, ask_user, item, sleep_until, step, wait_for_callback
+from mcp_baton import Approval, Context, Retry, Server, ToolError, ask_user, item, sleep_until, step, wait_for_callback
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.testing import Client, connect
 
@@ -197,6 +197,21 @@ def test_a_job_waits_for_what_the_workflow_waits_for_after_a_request_has_continu
     client.get_prompt("mixed", {}, flow)
     client.clock.advance(3 * 3_600 + SOON_S)
     assert task.poll().status == "completed"
+
+
+def test_a_list_that_waits_for_a_person_and_for_a_retry_says_so(shop: Server) -> None:
+    @shop.tool(approval=Approval("refunds", message="Send {amount}?", when=lambda amount: amount > 100))
+    def send(amount: int) -> None:
+        raise ToolError("the bank is away")
+
+    @shop.workflow(background=True)
+    def send_all() -> None:
+        retry = Retry(attempts=2, first_s=3_600, max_s=3_600, jitter=False)
+        step(send, each=[1, 200], parallel=2, retry=retry)(amount=item())
+
+    with connect(shop, owner="kim") as client:
+        state: Any = client.request("tasks/get", {"taskId": client.start_task("send_all", {}).task_id})
+    assert state["_meta"]["mcp-baton/waits_for"] == ["approval", "time"]
 
 
 def test_an_approval_that_has_expired_is_requested_again_at_the_next_sweep() -> None:

@@ -76,7 +76,17 @@ def test_the_calls_task_shows_what_it_waits_for_and_when_to_poll(jobs: Backgroun
     jobs.time.s += 7_000
     assert state()["pollIntervalMs"] == 100_000
     jobs.time.s += 199
-    assert state()["pollIntervalMs"] == 15_000
+    assert (state()["pollIntervalMs"], state()["_meta"]["mcp-baton/waits_for"]) == (15_000, ["callback"])
+
+
+def test_a_call_whose_callback_has_arrived_does_not_say_that_it_waits(jobs: Background, shop: Shop) -> None:
+    task = waiting_task(jobs)
+    assert send(jobs, shop) == 200
+    state = jobs.client().task("get", task).result
+    assert (state["statusMessage"], state["pollIntervalMs"]) == ("the wait is over (step build)", 1_000)
+    assert "mcp-baton/waits_for" not in state["_meta"]
+    (entry,) = (entry for entry in jobs.client("2025").request("tasks/list").result["tasks"] if entry["taskId"] == task)
+    assert (entry["statusMessage"], entry["pollInterval"]) == ("the wait is over (step build)", 1_000)
 
 
 def test_a_sweep_wakes_a_workflow_if_the_process_died_after_storing_the_callback(jobs: Background, shop: Shop) -> None:

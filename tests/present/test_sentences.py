@@ -32,7 +32,6 @@ from mcp_baton.present.mcp_task import listed_view, task_view
 from mcp_baton.present.pause_sentences import (
     PAUSE_SENTENCES,
     PAUSED_FOR_MODEL,
-    WAITED,
     short_form,
     status_line,
     waits_text,
@@ -281,7 +280,10 @@ def test_a_wait_that_is_over_waits_for_no_reader() -> None:
         view = view_in_result(shown)
         action = state_result(reader(), WORKFLOW_TOOL, paused_task, "show")
 
-        assert (view.message, [reason["over"] for reason in view.pauses]) == (WAITED, [True])
+        assert (view.message, [reason["over"] for reason in view.pauses]) == (
+            "paused: its wait is over; continue it",
+            [True],
+        )
         assert "waits for a callback" not in text_in(action)
         assert "until" not in text_in(action)
 

@@ -101,7 +101,7 @@ def test_a_listed_job_has_its_tool_its_time_and_status_message(store: Store, hel
     store.jobs.report(task, claim, "half of it")
     (entry,) = store.list(task.owner).tasks
     assert task.job is not None
-    assert entry.job == Job(JobSpec("report", request_id=""), task.job.due_ms, dispatches=0, allowed=0)
+    assert entry.job == Job(JobSpec("report", request_id=""), task.job.due_ms, dispatches=1, allowed=0)
     assert (entry.status_message, entry.claim, entry.arguments) == ("half of it", claim, {})
 
 

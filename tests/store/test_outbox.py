@@ -11,7 +11,7 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.items import OUTBOX_SHARDS, key_of
 from mcp_baton.tasks.dynamodb.table import system_ms
 from mcp_baton.tasks.ids import TASK_ID_ALPHABET, new_task_id
-from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LEASE_MS, Claim, NewTask, TaskRecord
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LEASE_MS, Claim, JobWaits, NewTask, TaskRecord
 from mcp_baton.tasks.store import Batch
 from tests.sent import Requests
 from tests.store.conftest import TABLE, WORK, Clock, Engine
@@ -128,7 +128,7 @@ def test_a_suspended_job_is_due_later_and_a_woken_one_soon(
     store: Store, held_job: HeldJob, clock: Clock, engine: Engine
 ) -> None:
     task, claim = held_job()
-    store.jobs.suspend(task, claim, 600_000, "waits", clock.ms + 1)
+    store.jobs.suspend(task, claim, 600_000, JobWaits("waits", ("time",)), clock.ms + 1)
     assert listed_at(engine, task) == clock.ms + 1
     assert store.jobs.wake(task.owner, task.task_id)
     assert listed_at(engine, task) == clock.ms + FIRST_DISPATCH_MS

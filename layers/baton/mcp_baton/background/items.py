@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import (
@@ -39,6 +40,7 @@ from mcp_baton.tasks.dynamodb.items import (
     RUN_DISPATCH,
     RUN_NUMBER,
     RUN_UNTIL,
+    WAITS_FOR,
     Path,
     expired,
     in_list,
@@ -51,7 +53,7 @@ from mcp_baton.tasks.dynamodb.retries import CREATE, END, RENEW, ConditionFailed
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, Claim, Job, JobWaits, TaskRecord, TaskStatus
 from mcp_baton.tasks.texts import to_text
 from mcp_baton.telemetry import SILENT
 
@@ -83,6 +85,7 @@ class DynamoDBJobStore:
         )
         take_claim(update, claim, now_ms)
         update.set(RUN_DISPATCH, dispatch)
+        update.remove(WAITS_FOR)
         try:
             item = self._table.update(self._tasks.key(owner, task_id), update, CREATE)
         except ConditionFailed as failure:
@@ -210,11 +213,15 @@ class DynamoDBJobStore:
         _dispatch(update, task.task_id, update.now_ms + FIRST_DISPATCH_MS, stored_item(task))
         return self._update(task, update, claim, END)
 
-    def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str, due_ms: int) -> TaskRecord:
+    def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, waits: JobWaits, due_ms: int) -> TaskRecord:
         self.extend(task, ttl_ms, ttl_ms)
         update = self._release(task, claim)
         _wait_until(update, task.task_id, due_ms)
-        set_message(update, message)
+        waits = replace(waits, message=shortened_message(waits.message))
+        update.set(
+            WAITS_FOR, encode_json("what the job waits for", to_builtins(waits), self._limits.compress_over_bytes)
+        )
+        update.remove("status_message")
         return self._update(task, update, claim, END)
 
     def wake(self, owner: str, task_id: str) -> TaskRecord | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from mcp_baton.background.creating import TOO_LATE, create_workflow_job
+from mcp_baton.background.creating import create_workflow_job
 from mcp_baton.exceptions import BatonError, EventError, OutcomeUnknown, StoreError, TaskNotFound
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.http import START_EVENT as START
@@ -135,8 +135,9 @@ def _has_task(store: TaskStore, event: StartEvent, found: Start) -> bool:
                 f"`{START}.id`: another delivery of the event {event.id!r} is being processed"
             ) from None
         return False
-    # A delivery that was too slow cancels its task (`create_workflow_job`). It may have died after that.
-    return task.status is not TaskStatus.CANCELLED or task.status_message != TOO_LATE
+    # A delivery that was too slow cancels its task (`create_workflow_job`). It may have died after that. Nothing else
+    # writes a message before a worker has claimed the task.
+    return task.status is not TaskStatus.CANCELLED or task.claim is not None or task.status_message is None
 
 
 def _read(event: object) -> StartEvent:

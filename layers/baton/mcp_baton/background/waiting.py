@@ -11,7 +11,15 @@ from mcp_baton.background.job import JobExecution
 from mcp_baton.exceptions import StoreError
 from mcp_baton.present.pause_sentences import suspended_line
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import MAX_DISPATCH_MS, TaskRecord, TaskStatus, epoch_ms, statuses_of
+from mcp_baton.tasks.record import (
+    APPROVAL_WAIT,
+    MAX_DISPATCH_MS,
+    JobWaits,
+    TaskRecord,
+    TaskStatus,
+    epoch_ms,
+    statuses_of,
+)
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.workflow.dispatching import dispatch, wake
@@ -58,6 +66,16 @@ class Waits(Struct, frozen=True):
     def _expiries_ms(self) -> list[int]:
         return [epoch_ms(pause.expires_at) for pause in self.pauses if isinstance(pause, ApprovalRequired)]
 
+    def stored(self) -> JobWaits:
+        """What the job's task says that it waits for."""
+        approval = next((pause for pause in self.pauses if isinstance(pause, ApprovalRequired)), None)
+        kinds = [pause.waits_for for pause in self.pauses if isinstance(pause, Waiting)]
+        kinds += [APPROVAL_WAIT] * (approval is not None) + ["time"] * bool(self.retries_ms)
+        message, shown_kinds = suspended_line(self.pauses), tuple(sorted(set(kinds)))
+        if approval is None:
+            return JobWaits(message, shown_kinds)
+        return JobWaits(message, shown_kinds, approval.audience, epoch_ms(approval.expires_at))
+
     def due_ms(self, now_ms: int) -> int | None:
         """When a sweep lets a worker look, epoch milliseconds; `None` if the job waits for nothing of this."""
         # A sweep also finds a decision whose wake-up was lost.
@@ -74,8 +92,8 @@ def suspend(execution: JobExecution, lease: Lease, waits: Waits, write: Write) -
     store, task, now_ms = execution.store, lease.task, execution.now_ms()
     if store is None:
         return "stopped: there is no task store"
-    message, jobs, due_ms = suspended_line(waits.pauses), store.jobs, waits.due_ms(now_ms) or now_ms
-    written = write(SUSPENDED, lambda: jobs.suspend(task, lease.claim(), waits.ttl_ms(now_ms), message, due_ms))
+    jobs, due_ms = store.jobs, waits.due_ms(now_ms) or now_ms
+    written = write(SUSPENDED, lambda: jobs.suspend(task, lease.claim(), waits.ttl_ms(now_ms), waits.stored(), due_ms))
     execution.notify()
     if written == SUSPENDED:  # otherwise another worker has the job
         wake_if_it_can_continue(execution, store, task, waits)

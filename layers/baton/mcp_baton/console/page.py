@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from mcp_baton.present.pause_sentences import WAITED, reasons_by_type
+from mcp_baton.present.pause_sentences import reasons_by_type
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.record import PAUSED_STEP
@@ -81,7 +81,7 @@ def _not_allowed(allowed: tuple[str, ...]) -> HttpResponse:
 @cache
 def text(signs_in: bool = False) -> str:
     """Return the page. With `signs_in`, it signs its user in at the authorization server."""
-    table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type(), "waited": WAITED, "signs_in": signs_in}
+    table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type(), "signs_in": signs_in}
     page = _read("page.html").replace("/* page.css */\n", _read("page.css"))
     script = "\n".join(_read(f"script/{name}.js") for name in SCRIPTS)
     return page.replace("/* script/*.js */\n", script).replace("{ /* the pause reasons */ }", dumps(table))

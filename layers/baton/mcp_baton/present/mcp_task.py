@@ -12,12 +12,13 @@ from msgspec import structs
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.present.fit import fit
-from mcp_baton.present.stored_task import is_suspended, pause_members, view_of, waits_for_time
+from mcp_baton.present.stored_task import pause_members, view_of
 from mcp_baton.present.view import FACT_PREFIX, OMITTED_KEY, RESULT_BY_KEY, TaskView
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import (
     APPROVAL_PREFIX,
+    APPROVAL_WAIT,
     EARLY_PREFIX,
     ENGINE_PREFIX,
     ITEMS_PREFIX,
@@ -108,7 +109,7 @@ def _state(
     task: TaskRecord, shown: TaskView, next_calls: Callable[[TaskRecord], list[JsonObject]] | None
 ) -> dict[str, Json]:
     """Return the members of `_meta` that every view of a task has."""
-    facts = facts_of(task)
+    facts = facts_of(task) | ({"waits_for": list(shown.waits_for)} if shown.waits_for else {})
     if next_calls is not None and task.workflow is not None:
         # If an approval was decided or a run was interrupted since, the stored pause reasons do not count. While a run
         # holds the task, the calls would be refused.
@@ -212,8 +213,8 @@ def poll_interval_ms(task: TaskRecord, view: TaskView, request: Request) -> int:
         return PERSON_MS
     now_ms = request.now_ms()
     until_ms = min((reason.until_ms for reason in view.reasons if isinstance(reason, Waiting)), default=None)
-    if task.job is not None and is_suspended(task):
-        if not waits_for_time(task):
+    if task.job is not None and view.waits_for:
+        if view.waits_for == (APPROVAL_WAIT,):
             return WAITING_MS
         until_ms = task.job.due_ms
     if until_ms is not None:

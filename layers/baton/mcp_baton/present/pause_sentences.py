@@ -8,7 +8,6 @@ from msgspec import Struct, structs
 from mcp_baton.present.fit import MAX_EVENT_BYTES, bytes_of, cut, fit
 from mcp_baton.present.sentences import MAX_STEPS_NAMED
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import WAITS, WAITS_FOR
 from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.quoting import encoded_uri, one_line, quoted_error
 from mcp_baton.tools.templates import fill, placeholders
@@ -43,9 +42,6 @@ CANNOT_CONTINUE: Final = "cannot continue"
 
 WAIT_OVER: Final = "its wait is over; continue it"
 """A task whose callback has arrived, or whose time has come."""
-
-WAITED: Final = f"paused: {WAIT_OVER}"
-"""The status message of a paused task whose callback has arrived, or whose time has come. It still has its reason."""
 
 PAUSED_FOR_MODEL: Final = f"paused: {WAITS_FOR_MODEL}"
 """The status message of most paused tasks. Their status is `working`, because MCP has no status for it."""
@@ -313,9 +309,10 @@ def _suspended_state(reason: PauseReason) -> str:
     match reason:
         case ApprovalRequired():
             count = f" ({reason.unapproved_count} calls have none)" if reason.unapproved_count else ""
-            return f"{WAITS} of {reason.audience} until {reason.expires_at}{count}"
-        case Waiting(over=False):
-            return f"{WAITS_FOR[reason.waits_for]} {reason.until} (step {reason.step})"
+            return f"waits for an approval of {reason.audience} until {reason.expires_at}{count}"
+        case Waiting():
+            state = "the wait is over" if reason.over else _waits_briefly(reason)
+            return f"{state} (step {reason.step})"
         case _:
             return short_form(reason)
 

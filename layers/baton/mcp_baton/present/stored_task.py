@@ -1,7 +1,6 @@
 """A stored task as it is shown now: its view, what has happened since its last write, and the members of `_meta`."""
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,14 +14,11 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
     RESULT_PREFIX,
-    WAITS,
-    WAITS_FOR,
     Job,
     StepProgress,
     StepStatus,
     TaskRecord,
     TaskStatus,
-    epoch_ms,
     pauses_of,
     statuses_of,
     steps_of,
@@ -73,6 +69,7 @@ def view_of(
         pauses=pauses,
         running_until=None if claim is None else timestamp(claim.until_ms),
         result_by="client" if task.by_client else None,
+        waits_for=task.waits.kinds if task.waits else (),
     )
 
 
@@ -87,8 +84,8 @@ def view_of_run(run: EndedRun, now_ms: int) -> TaskView | None:
 
 def _message(task: TaskRecord, pauses: Sequence[JsonObject]) -> str | None:
     """The worker's report, or that the task is paused. MCP has no status for that: it is `working`."""
-    if task.job is not None and task.status is not TaskStatus.WORKING and is_suspended(task):
-        return None
+    if task.job is not None and task.job.waits is not None and task.status is TaskStatus.WORKING:
+        return task.job.waits.message
     if task.status_message or task.status is not TaskStatus.WORKING or not pauses:
         return task.status_message
     return status_line(parse_pauses(pauses))
@@ -127,21 +124,6 @@ def _current(stored: JsonObject, statuses: Mapping[str, StepStatus], now_ms: int
 
 # What has happened to an approval since
 
-_WAITS_FOR_APPROVAL: Final = re.compile(rf"{WAITS} of (.+?) until (\S+Z)", re.DOTALL)
-_WAITS: Final = re.compile(rf"(?:{WAITS} of .+ until|{'|'.join(WAITS_FOR.values())}) \S+Z", re.DOTALL)
-"""What a background call waits for, in its status message. This stays in the item until the worker writes another one.
-"""
-
-
-def is_suspended(task: TaskRecord) -> bool:
-    """Whether the last status message of a background call says that it waits."""
-    return _WAITS.match(task.status_message or "") is not None
-
-
-def waits_for_time(task: TaskRecord) -> bool:
-    """Whether the status message of a background call says that it waits for a callback or a time."""
-    return any(f"{text} " in (task.status_message or "") for text in WAITS_FOR.values())
-
 
 def with_decisions(task: TaskRecord, store: TaskStore | None) -> TaskRecord:
     """Return the task as it is shown: if steps wait for approvals that were decided or have expired, their pause
@@ -178,13 +160,13 @@ def _decided(task: TaskRecord, stored: JsonObject, store: TaskStore) -> JsonObje
 
 
 def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskRecord:
-    """Return the task of a background call. If an approval that its message names was decided or has expired, the
-    message says so: a worker writes another message only when it has started."""
-    waits = _WAITS_FOR_APPROVAL.search(task.status_message or "")
-    if task.status is not TaskStatus.WORKING or waits is None or not is_suspended(task):
+    """Return the task of a background call. If an approval for which it waits was decided or has expired, or its wait
+    is over, its message says so until a worker has started."""
+    waits, is_woken = job.waits, task.waits is None
+    if task.status is not TaskStatus.WORKING or waits is None or not (waits.audience or is_woken):
         return task
-    audience, until = waits.groups()
-    message = f"the approval of {audience} {'has expired' if epoch_ms(until) <= store.now_ms() else 'was decided'}"
+    message = f"the approval of {waits.audience} "
+    message += "has expired" if waits.expires_ms <= store.now_ms() else "was decided"
     try:
         workflow_task = job.work.workflow_task
         if workflow_task is None:
@@ -194,14 +176,16 @@ def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskR
             read_job = store.get(task.owner, task.task_id).job
             workflow_task = read_job.work.workflow_task if read_job else None
         if workflow_task is not None:
-            reasons = parse_pauses(pauses_of(with_decisions(store.get(task.owner, workflow_task), store)))
-            if not any(isinstance(reason, ApprovalDenied | ApprovalGranted | ApprovalExpired) for reason in reasons):
+            current = with_decisions(store.get(task.owner, workflow_task), store)
+            reasons = parse_pauses(shown_pauses(current, store.now_ms()))
+            decided = (ApprovalDenied, ApprovalGranted, ApprovalExpired)
+            if not reasons or not (is_woken or any(isinstance(reason, decided) for reason in reasons)):
                 return task
             message = suspended_line(reasons)
     except StoreError:
         logger.warning("task %s: its approval cannot be read", task.task_id, exc_info=True)
         return task
-    return structs.replace(task, status_message=message)
+    return structs.replace(task, status_message=message, job=structs.replace(job, waits=None))
 
 
 # As members of `_meta`

@@ -130,7 +130,8 @@ def _entry(view: TaskView) -> dict[str, Json]:
         entry["step"] = meta["step"]
     if view.pause is not None:
         entry["pause_type"] = view.pause["type"]
-        entry |= {f"waits_{name}": view.pause[name] for name in ("for", "until") if name in view.pause}
+        names = ("for",) if view.pause.get("over") else ("for", "until")
+        entry |= {f"waits_{name}": view.pause[name] for name in names if name in view.pause}
         if view.pauses[1:]:
             entry["stopped_steps"] = len(view.pauses)
     return entry | {"created_at": view.created, "updated_at": view.updated}

@@ -32,6 +32,7 @@ ELEMENTS_KEY: Final = f"{FACT_PREFIX}elements"
 RUNNING_KEY: Final = f"{FACT_PREFIX}running_until"
 TOOL_KEY: Final = f"{FACT_PREFIX}tool"
 RESULT_BY_KEY: Final = f"{FACT_PREFIX}result_by"
+WAITS_FOR_KEY: Final = f"{FACT_PREFIX}waits_for"
 OMITTED_KEY: Final = "omitted"
 
 ENDED: Final = frozenset(status.value for status in TaskStatus if status.terminal)
@@ -61,6 +62,7 @@ _NAMES: Final = {
     "running_until": "runningUntil",
     "following": "next",
     "result_by": "resultBy",
+    "waits_for": "waitsFor",
     "others": "variables",
 }
 
@@ -77,6 +79,7 @@ class TaskView(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
         running_until: Until when a run holds the task.
         following: The suggested calls (`next`).
         result_by: `client` if a client supplied the result.
+        waits_for: What a background call waits for: `approval`, `callback`, `time`.
         questions: The questions of a tool's task, by key.
         others: The lengths of the other variables as JSON, by name.
     """
@@ -96,6 +99,7 @@ class TaskView(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
     results: dict[str, Any] = {}
     result: Any = None
     result_by: str | None = None
+    waits_for: tuple[str, ...] = ()
     error: Mapping[str, Any] | None = None
     questions: dict[str, Mapping[str, Any]] = {}
     others: dict[str, int] = {}
@@ -195,6 +199,7 @@ def view_in_result(result: Mapping[str, Any]) -> TaskView:
         following=tuple(meta.get(NEXT_KEY, ())),
         result=result.get("result"),
         result_by=meta.get(RESULT_BY_KEY),
+        waits_for=tuple(meta.get(WAITS_FOR_KEY, ())),
         error=result.get("error"),
         questions=result.get("inputRequests", {}),
         results={

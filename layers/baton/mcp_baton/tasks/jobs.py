@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import Claim, TaskRecord
+from mcp_baton.tasks.record import Claim, JobWaits, TaskRecord
 
 
 def event_of(task: TaskRecord, dispatch: int) -> dict[str, Json]:
@@ -107,9 +107,10 @@ class JobStore(Protocol):
             ClaimLost: it had a claim when it was read, and another run has taken it over. Only a write detects this.
         """
 
-    def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str, due_ms: int) -> TaskRecord:
+    def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, waits: JobWaits, due_ms: int) -> TaskRecord:
         """Release the claim until `wake`, after `extend`: the job waits. It has all its attempts again. From `due_ms`
-        on, epoch milliseconds, a poll may dispatch it. Raises `ClaimLost`."""
+        on, epoch milliseconds, a poll may dispatch it. What it waits for replaces its status message. Raises
+        `ClaimLost`."""
 
     def wake(self, owner: str, task_id: str) -> TaskRecord | None:
         """Note one more dispatch of a `working` task whose claim was released. Returns the task, with the number for

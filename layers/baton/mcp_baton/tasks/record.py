@@ -41,11 +41,6 @@ SALT = "_workflow.salt"
 
 SCHEMA_VERSION = 1
 
-WAITS: Final = "waits for an approval"
-"""The beginning of the status message of a background task that waits for a person."""
-WAITS_FOR: Final[Mapping[str, str]] = {"callback": "waits for a callback until", "time": "waits until"}
-"""The beginning of the status message of a background task that waits, by what it waits for."""
-
 PAUSED_STEP = ("failedStep", "blockedStep")
 """The members of a pause reason that name its step: the one that failed, or the one that could not start."""
 
@@ -187,12 +182,33 @@ class JobSpec(Struct, frozen=True):
     resumes: bool = False
 
 
+APPROVAL_WAIT: Final = "approval"
+"""That a job waits for a person, in `JobWaits.kinds`."""
+
+
+class JobWaits(Struct, frozen=True, omit_defaults=True):
+    """What a job waits for while no worker runs.
+
+    Attributes:
+        message: The status message that says it.
+        kinds: `APPROVAL_WAIT`, `callback` and `time`, those for which it waits.
+        audience: Who decides the first approval; empty without approvals.
+        expires_ms: When that approval expires, epoch milliseconds.
+    """
+
+    message: str
+    kinds: tuple[str, ...]
+    audience: str = ""
+    expires_ms: int = 0
+
+
 class Job(Struct, frozen=True):
     """A job as it is stored.
 
     Attributes:
         due_ms: When a poll may dispatch it again, epoch milliseconds.
         dispatches: How often it has been dispatched.
+        waits: What it waits for, from `JobStore.suspend` until a worker claims it; `None` otherwise.
         allowed: The number of the claim at which its attempts are used up.
         asked: All questions that it has asked, by key: `{"method", "params"}`.
     """
@@ -203,6 +219,7 @@ class Job(Struct, frozen=True):
     allowed: int
     asked: Mapping[str, JsonObject] = field(default_factory=dict)
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
+    waits: JobWaits | None = None
 
     @property
     def open(self) -> dict[str, JsonObject]:
@@ -285,6 +302,14 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         """Whether the task is the same, wherever it was read."""
         names = (name for name in self.__struct_fields__ if name not in ("source", "oversized"))
         return isinstance(other, TaskRecord) and all(getattr(self, name) == getattr(other, name) for name in names)
+
+    @property
+    def waits(self) -> JobWaits | None:
+        """What a background call waits for; `None` if it does not wait, or an event for its worker is under way."""
+        job, claim = self.job, self.claim
+        if job is None or self.status is not TaskStatus.WORKING:
+            return None
+        return None if claim is not None and job.dispatches > claim.dispatch else job.waits
 
     @property
     def created_ms(self) -> int:

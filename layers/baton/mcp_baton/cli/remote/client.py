@@ -14,10 +14,9 @@ from mcp_baton.cli.remote.errors import CommandFailure, Unreachable, ended_messa
 from mcp_baton.cli.remote.printing import ProgressDisplay, RunResult
 from mcp_baton.cli.remote.questions import Stopped, Terminal
 from mcp_baton.exceptions import BatonError
-from mcp_baton.present.view import NEXT_KEY, TaskView, view_in_meta, view_in_result
+from mcp_baton.present.view import NEXT_KEY, WAITS_FOR_KEY, TaskView, view_in_meta, view_in_result
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, CLIENT_INFO_KEY, TASK_ID_KEY, TASKS_EXTENSION
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import WAITS, WAITS_FOR
 from mcp_baton.tasks.step_ids import bare_task_id
 from mcp_baton.testing.mcp_client import JsonRpcError, McpClient
 from mcp_baton.testing.results import Run, omit
@@ -205,7 +204,7 @@ class Remote(McpClient):
                         answers = {key: self.terminal.answer(question) for key, question in questions.items()}
                         self.result("tasks/update", {"taskId": task_id, "inputResponses": answers})
                         self.sleep(ANSWER_DELAY_S)
-                    case _ if self.target is not None and _waits_for_others(str(task.get("statusMessage", ""))):
+                    case _ if self.target is not None and _waits_for_others(task):
                         raise CommandFailure(
                             f"the task {task_id} {task['statusMessage']}. {ends_with_command(self.target)}"
                         )
@@ -228,11 +227,10 @@ def ends_with_command(target: str) -> str:
     return f"The task ends with this command: serve {target} with `baton serve`, and run it there"
 
 
-def _waits_for_others(message: str) -> bool:
+def _waits_for_others(task: Mapping[str, Any]) -> bool:
     """Whether a task waits only for people or other systems, which cannot reach a server in this process."""
-    # A step's name in the message may contain anything.
-    waits_for_time = any(text.startswith(WAITS_FOR["time"]) for text in message.split("; "))
-    return message.startswith((WAITS, WAITS_FOR["callback"])) and not waits_for_time
+    kinds = task.get("_meta", {}).get(WAITS_FOR_KEY, ())
+    return bool(kinds) and "time" not in kinds
 
 
 def _without_meta(result: Any) -> Any:

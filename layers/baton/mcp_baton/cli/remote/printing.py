@@ -263,7 +263,7 @@ def print_task(task: TaskView, out: Console) -> None:
     if task.pause and not task.ended:
         place = f" at {task.step}" if task.step else ""
         line.append(f", paused{place}: {paused_text(task.message).removeprefix(PAUSED_BEGINS)}", style=STYLES["paused"])
-    if task.message and not task.message.startswith(PAUSED_BEGINS):
+    elif task.message:
         line.append(f": {short(task.message)}")
     out.print(line)
     if task.running_until:

@@ -4,7 +4,7 @@ const OVER = new Set(["completed", "failed", "cancelled"]);
 const settled = (step) => step.status === "completed" || step.status === "skipped";
 
 function listed(entry) {
-	const pause = pauseOf({ type: entry.pause_type, for: entry.waits_for, until: entry.waits_until }, entry.status_message);
+	const pause = { type: entry.pause_type, for: entry.waits_for, until: entry.waits_until };
 	return { ...entry, pause, name: entry.workflow ?? entry.tool ?? "Task", kind: entry.pause_type && !OVER.has(entry.status) ? "paused" : entry.status };
 }
 
@@ -45,7 +45,7 @@ function boardOf(structured) {
 		message: task.status_message,
 		created: task.created_at, updated: task.updated_at, expires: task.expires_at,
 		steps,
-		pauses: pausesOf(structured.board ? board.pauses ?? [board.pause] : structured.pause_reasons ?? [structured.pause_reason], task.status_message),
+		pauses: pausesOf(structured.board ? board.pauses ?? [board.pause] : structured.pause_reasons ?? [structured.pause_reason]),
 		until: board.running_until ?? structured.running_until ?? null,
 		suggestedTool: board.suggested_tool, calls: board.calls ?? [],
 		can: board.can ?? {},
@@ -72,7 +72,7 @@ function boardOfTask(task) {
 		name: progress?.goal?.split(":")[0] ?? state.named ?? "Task",
 		task_id: task.taskId, status: task.status, message: task.statusMessage,
 		created: task.createdAt, updated: task.lastUpdatedAt,
-		steps, pauses: pausesOf(meta["_workflow.pause_reasons"] ?? [meta["_workflow.pause_reason"]], task.statusMessage), until: null, calls: [], workflowTool: null,
+		steps, pauses: pausesOf(meta["_workflow.pause_reasons"] ?? [meta["_workflow.pause_reason"]]), until: null, calls: [], workflowTool: null,
 		can: { go_on: false, complete: !over, cancel: !over },
 		result: task.result, by: meta["mcp-baton/result_by"], failure: task.error,
 	};
@@ -131,11 +131,8 @@ const needsApproval = (pause) => ["decision", "none"].includes(remedyOf(pause));
 /** Whether the task waits for a callback or a time. If the server continued, it would pause at the same step again. */
 const waits = (pause) => remedyOf(pause) === "wait" && Boolean(pause.until);
 
-/** A pause. After a wait, it has no `until`. */
-const pauseOf = (pause, message) => pause && (pause.over || message === PAUSES.waited) ? { ...pause, until: null } : pause;
-
-/** The reasons of all stopped steps. */
-const pausesOf = (pauses, message) => pauses.filter(Boolean).map((pause) => pauseOf(pause, message));
+/** The reasons of all stopped steps. After a wait, they have no `until`. */
+const pausesOf = (pauses) => pauses.filter(Boolean).map((pause) => pause.over ? { ...pause, until: null } : pause);
 
 const canContinue = (board) => board.can.go_on && !(board.pauses.length && board.pauses.every(waits));
 

@@ -142,7 +142,8 @@ class _Subscription:
 def _notified_state(task: TaskRecord) -> object:
     """Return the part of a task whose changes are reported."""
     decided = [pause.get("type") for pause in task.shown_pauses or ()]
-    return task.status, task.status_message, decided, frozenset(task.job.open) if task.job else None
+    of_job = (task.job.waits, frozenset(task.job.open)) if task.job else None
+    return task.status, task.status_message, decided, of_job
 
 
 def _find(request: Request, ids: list[str]) -> dict[str, _ReportedTask]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
@@ -27,6 +27,7 @@ from mcp_baton.tasks.record import (
     Claim,
     Job,
     JobSpec,
+    JobWaits,
     NewTask,
     TaskRecord,
     TaskStatus,
@@ -85,6 +86,9 @@ LARGE_ATTRIBUTES = ("arguments", "result", TIMINGS)
 
 WORK = "work"
 """The attribute of a job with its call. It has what the client has sent: capabilities, and earlier answers."""
+
+WAITS_FOR = "waits_for"
+"""The attribute of a job with what it waits for, `JobWaits` as JSON text."""
 
 ASKED, ANSWERED = "asked", "answers"
 """The attributes of a job with its questions, and with their answers, by key."""
@@ -325,19 +329,21 @@ def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
 
 
 def job_in(item: Item, reader: Callable[[], Reader]) -> Job:
-    """The job in an item. In the part that a list reads, only the name of its tool, and when it is due."""
-    tool, due_ms = from_text(item[TOOL]["S"]), int(item["due"]["N"])
+    """The job in an item. In the part that a list reads, without its call and its questions."""
+    tool, due_ms, dispatches = from_text(item[TOOL]["S"]), number(item, "due"), number(item, "dispatches")
+    waits = convert(decode(item[WAITS_FOR]), JobWaits) if WAITS_FOR in item else None
     if WORK not in item:
-        return Job(JobSpec(tool, request_id=""), due_ms, dispatches=0, allowed=0)
+        return Job(JobSpec(tool, request_id=""), due_ms, dispatches, allowed=0, waits=waits)
     work = cast("dict[str, Any]", Variables({WORK: item[WORK]}, reader)[WORK])
     fields = {name: work[name] for name in (*JOB_MEMBERS, *RARE_JOB_MEMBERS) if name in work}
     return Job(
         JobSpec(tool=tool, scopes=tuple(work["scopes"]), **fields),
         due_ms=due_ms,
-        dispatches=int(item["dispatches"]["N"]),
-        allowed=int(item["allowed"]["N"]),
+        dispatches=dispatches,
+        allowed=number(item, "allowed"),
         asked=_texts(item[ASKED], reader),
         answers=_texts(item[ANSWERED], reader),
+        waits=waits,
     )
 
 

@@ -12,6 +12,7 @@ from mcp_baton.tasks.dynamodb.items import (
     AFTER_ALL_KEYS,
     RUN,
     TASK_PREFIX,
+    WAITS_FOR,
     Limits,
     in_partition,
     partition,
@@ -34,6 +35,8 @@ LISTED = (
     "status_message",
     "tool",
     "due",
+    "dispatches",
+    WAITS_FOR,
     RUN,
 )
 
