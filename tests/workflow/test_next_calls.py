@@ -1,12 +1,28 @@
 """The remaining calls of a task, as data and as text (docs/workflows.md)."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from mcp_baton import Argument, Fetch, ListStep, ToolStep, Workflow, constant, item, prompt_arg, step_output
+from mcp_baton import (
+    Argument,
+    Callback,
+    Fetch,
+    ListStep,
+    Question,
+    ToolStep,
+    Wait,
+    Workflow,
+    constant,
+    exists,
+    item,
+    or_default,
+    prompt_arg,
+    step_output,
+)
 from mcp_baton.present.recording import RESULT_LOST, recorded_text
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.values import ValuePointer, Variables
@@ -19,6 +35,7 @@ from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.pause import PauseReason, StepFailed
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import is_denied, next_calls
+from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost, plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
@@ -87,16 +104,36 @@ def test_without_a_workflow_tool_all_open_steps_are_listed_with_their_known_argu
     ]
 
 
-def paused_plan(letters: str, pause: PauseReason) -> Plan:
-    task_plan = plan(letters)
-    variables = {**task_plan.task.variables, PAUSE_REASONS: [pause.to_json()]}
-    return plan_of(replace(task_plan.task, variables=variables), flow(), {"order": "A-17"})
+def paused_plan(letters: str, pause: PauseReason, workflow: Workflow | None = None) -> Plan:
+    workflow = workflow or flow()
+    variables: JsonObject = {f"{RESULT_PREFIX}get": {"page": "one", "more": LONG}, PAUSE_REASONS: [pause.to_json()]}
+    task = task_of(workflow, letters, variables)
+    return plan_of(replace(task, task_id="T-1"), workflow, {"order": "A-17"})
+
+
+UNREAD = StepFailed("read", "gone", retryable=False, suggested_tool="", resource="docs://one")
 
 
 def test_a_resource_that_cannot_be_read_leaves_all_calls_to_the_model() -> None:
-    pause = StepFailed("read", "gone", retryable=False, suggested_tool="", resource="docs://one")
-    tools = [entry.get("tool") for entry in remaining(paused_plan("cfpp", pause))]
+    tools = [entry.get("tool") for entry in remaining(paused_plan("cfpp", UNREAD))]
     assert tools == [None, "put", None, "end", None, "flow"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Question("ask", "Which?", str, of="model"),
+        Wait("ask", callback=Callback(str, timedelta(hours=1))),
+        ToolStep("ask", tool="get", when=exists(step_output("later"))),
+    ],
+    ids=["question", "callback", "condition"],
+)
+def test_no_call_is_suggested_that_needs_what_the_model_cannot_do(source: Step) -> None:
+    uses = ToolStep("uses", tool="end", arguments={"of": or_default(step_output("ask"), "none")})
+    later = ToolStep("later", tool="end", arguments={"of": step_output("uses")})
+    steps = [*STEPS[:2], source, uses, later, ToolStep("free", tool="put", arguments={"a": step_output("get")})]
+    tools = [entry.get("tool") for entry in remaining(paused_plan("cfpppp", UNREAD, flow(steps=steps)))]
+    assert tools == [None, "put", "flow"]
 
 
 def test_calls_have_the_ids_of_their_steps_as_an_argument_if_their_tools_accept_it() -> None:

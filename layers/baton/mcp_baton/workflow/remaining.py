@@ -161,8 +161,16 @@ class RemainingCalls(Struct, frozen=True):
         if all(step.tool is not None for step in stopped_steps):
             return stopped_steps
         # The model's reading of a resource is not recorded, so the server would stop there again.
-        steps = [step for step in open_steps if self.known.decide_condition(step) is True]
-        return [step for step in steps if step.client_can_do]
+        return self._possible([step for step in open_steps if self.known.decide_condition(step) is True])
+
+    def _possible(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps that the model can do in this order: they use no result of another open step."""
+        possible, open_steps = list[Step](), self.known.open_steps
+        for step in (step for step in steps if step.client_can_do):
+            others = (other for other in open_steps if other not in possible and other.name != step.name)
+            if not any(step.uses(other.binding) for other in others):
+                possible.append(step)
+        return possible
 
     def _needing_the_model(self) -> set[str]:
         """The stopped steps whose calls the model has to make."""
