@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 import pytest
 
@@ -677,3 +677,28 @@ def test_the_handoff_has_one_call_for_each_open_element_and_each_call_is_recorde
     assert not state.paused
     assert last_run.completed
     assert values["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+
+
+@pytest.mark.parametrize("each", [False, True], ids=["step", "list"])
+def test_an_argument_that_the_schema_refuses_stays_a_placeholder_in_suggested_calls(each: bool) -> None:
+    server = Server("colours", task_ids="text")
+
+    @server.tool
+    def paint(colour: Literal["red"], part: str) -> str:
+        return f"{colour} {part}"
+
+    options: Any = {"tool": "paint", "each": constant(["a", "b"])} if each else {"tool": "paint"}
+    arguments = {"colour": constant("pink"), "part": item() if each else constant("a")}
+    steps = [(ListStep if each else ToolStep)("paint it", arguments, **options)]
+    server.add_workflow(Workflow(name="flow", description="paint", steps=steps))
+    with connect(server) as client:
+        run = client.call_workflow("flow")
+        first, *rest = [call["arguments"] for call in run.next if call["tool"] == "paint"]
+        texts = [client.call_tool("paint", first | {"colour": colour}).text for colour in ("blue", "red")]
+        texts += [client.call_tool("paint", call | {"task_id": run.task_id, "colour": "red"}).text for call in rest]
+        assert client.call_workflow("flow", task=run.task_id).completed
+
+    assert first["colour"] == "<invalid: colour>"
+    assert json.dumps(first) in run.text
+    assert f"Next: call paint with {json.dumps(first)}" in texts[0]
+    assert ["Next: call paint" in text for text in texts[1:]] == ([True, False] if each else [False])

@@ -46,6 +46,7 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
         error_id: Identifies the error in the server's log, if its text is hidden from clients.
         not_approved: The approval that the call needs, if that is why it was not made.
         is_refused: Whether a guard refused the call. Nothing was run, and nothing is recorded.
+        refused: The arguments of a step that the tool's input schema refused.
     """
 
     error: str
@@ -55,6 +56,7 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
     error_id: str | None = None
     not_approved: NotApproved | None = None
     is_refused: bool = False
+    refused: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         """Whether the client sees the same."""

@@ -100,7 +100,7 @@ def _fitting(plan: Plan, match: MatchedStep, call: CallArguments) -> MatchedStep
         return replace(match, is_certain=True) if plan.fits(match.name, call) else None
     items = plan.items_of(match.name)
     for item in items.open if items else ():
-        if items and plan.fits(match.name, call, items.elements[item]):
+        if items and plan.fits(match.name, call, items.elements[item], item):
             return replace(match, item=item, is_certain=True)
     return None
 
@@ -319,7 +319,10 @@ def _pauses_after_item(
         return plan.pauses_with(name, stored_pause.of_items(unapproved_count, unapproved_items))
     else:
         return None  # the other elements still need what the reason says, if there is one
-    failures = tuple(FailedItem(index, error) for index, error in sorted(errors.items()))
+    # A call with other arguments does not make those of the step valid.
+    before = stored_pause.failed_items if isinstance(stored_pause, StepFailed) else ()
+    refused = {item.index: item.refused for item in before}
+    failures = tuple(FailedItem(index, error, refused.get(index, ())) for index, error in sorted(errors.items()))
     details = replace(pause, failed_items=failures, failed_count=count)
     return plan.pauses_with(name, replace(details, unapproved_count=unapproved_count, unapproved=unapproved_items))
 
@@ -343,4 +346,6 @@ def _pauses_after(
     step = plan.workflow.step(write.name) if plan.workflow else None
     # The key is a digest, from which a short secret could be guessed.
     key = None if plan.hidden(write.name, call.tool, call.arguments) else call.key
-    return plan.pauses_with(write.name, pause_after(outcome, step, write.name, call.tool, key=key))
+    pause, before = pause_after(outcome, step, write.name, call.tool, key=key), pause_at(write.name, plan.pauses)
+    refused = tuple(sorted(before.refused_arguments)) if before else ()
+    return plan.pauses_with(write.name, replace(pause, refused=refused))

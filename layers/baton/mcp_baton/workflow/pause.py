@@ -157,11 +157,12 @@ class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):
         return structs.replace(self, invalid_fields=invalid)
 
 
-class FailedItem(Struct, frozen=True):
-    """The failed call of an element of a list."""
+class FailedItem(Struct, frozen=True, omit_defaults=True):
+    """The failed call of an element of a list. `refused` is as in `StepFailed`."""
 
     index: int
     error: str
+    refused: tuple[str, ...] = ()
 
 
 class UnapprovedItem(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -189,6 +190,7 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
         outcome_unknown: Whether the tool ran out of time, so that it may still have happened.
         idempotency_key: The key of that call, if it is known and no digest of a secret.
         wait_over: Whether the time of a wait is over. A wait until a wrong time has failed, too, and can be corrected.
+        refused: The step's arguments whose values do not satisfy the tool's input schema.
     """
 
     remedy = Remedy.CALLS
@@ -208,6 +210,17 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     outcome_unknown: bool = False
     idempotency_key: str | None = None
     wait_over: bool = False
+    refused: tuple[str, ...] = ()
+
+    @property
+    def fails_again(self) -> bool:
+        """Whether the same call would fail again, and is suggested with the same arguments."""
+        is_other = any((self.refused, *(item.refused for item in self.failed_items)))
+        return not (self.retryable or self.asks_client or self.resource or is_other)
+
+    @property
+    def refused_arguments(self) -> frozenset[str]:
+        return frozenset(self.refused)
 
     @property
     def server_can_continue(self) -> bool:
@@ -402,10 +415,15 @@ def pause_at(step: str, pauses: Iterable[PauseReason]) -> PauseReason | None:
     return next((pause for pause in pauses if pause.step == step), None)
 
 
-def refused_arguments(step: Step, pauses: Iterable[PauseReason]) -> frozenset[str]:
-    """The arguments of a step whose values do not satisfy the tool's input schema, if its reason says so."""
+def refused_arguments(step: Step, pauses: Iterable[PauseReason], index: int | None = None) -> frozenset[str]:
+    """The arguments of a step, or of an element of its list, whose values do not satisfy the tool's input schema, if
+    its reason says so."""
     pause = pause_at(step.name, pauses)
-    return frozenset() if pause is None else pause.refused_arguments & step.arguments.keys()
+    if pause is None:
+        return frozenset()
+    items = pause.failed_items if isinstance(pause, StepFailed) else ()
+    names = next((frozenset(item.refused) for item in items if item.index == index), pause.refused_arguments)
+    return names & step.arguments.keys()
 
 
 def pause_after(
@@ -431,6 +449,7 @@ def pause_after(
         outcome_unknown=unknown,
         idempotency_key=key if unknown else None,
         wait_over=wait_over,
+        refused=failed.refused,
     )
 
 

@@ -201,10 +201,12 @@ class Plan:
         result = self.known.outputs.get(name) if self.known else None
         return result if isinstance(result, list) else None
 
-    def fits(self, name: str, call: CallArguments, element: Json | Missing = NO_ELEMENT) -> bool:
+    def fits(
+        self, name: str, call: CallArguments, element: Json | Missing = NO_ELEMENT, index: int | None = None
+    ) -> bool:
         """Whether all arguments of a step, or of an element, that are known now equal those of a call. If none is
         known, only a call without arguments fits, of a step that has none either."""
-        planned = self._planned(name, call, element)
+        planned = self._planned(name, call, element, index)
         if planned is None:
             return False
         arguments, is_complete = planned
@@ -231,14 +233,16 @@ class Plan:
         secrets = {secret: call.arguments[secret] for secret in self._secret_arguments(name) & call.arguments.keys()}
         return is_complete and call.equal({**arguments, **secrets})
 
-    def _planned(self, name: str, call: CallArguments, element: Json | Missing) -> tuple[dict[str, Json], bool] | None:
+    def _planned(
+        self, name: str, call: CallArguments, element: Json | Missing, index: int | None = None
+    ) -> tuple[dict[str, Json], bool] | None:
         """The arguments of a step's call, or of an element's, that are known now, without secret ones and those that
         the tool's schema has refused; and whether these are all. `None` if one of them differs from the call's."""
         step = self._step(name)
         if step is None or step.tool != call.tool or self.known is None:
             return {}, False
         all_known = self.known if isinstance(element, Missing) else self.known.at(element)
-        left_out = refused_arguments(step, self.pauses) | self._secret_arguments(name)
+        left_out = refused_arguments(step, self.pauses, index) | self._secret_arguments(name)
         arguments: dict[str, Json] = {}
         is_complete = True
         for argument, source in step.arguments.items():

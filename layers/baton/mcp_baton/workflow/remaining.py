@@ -283,7 +283,8 @@ class RemainingCalls(Struct, frozen=True):
         """The steps whose calls are suggested as data. A call that has failed and would fail again is only suggested in
         texts, with what to correct; so are the calls after it, if the model has to make them in order."""
         steps = self.steps()
-        failing = {pause.step for pause in self.pauses if _fails_again(pause)} if not with_failed else set()
+        failing = {pause.step for pause in self.pauses if isinstance(pause, StepFailed) and pause.fails_again}
+        failing = set() if with_failed else failing
         is_ordered = self.resume_handle is None or self.resume_handle.tool is None
         steps = [step for step in steps if step.name not in failing and not self.is_conditional(step)]
         return [] if failing and is_ordered else steps
@@ -362,7 +363,7 @@ class RemainingCalls(Struct, frozen=True):
         for name in sorted(required - step.arguments.keys() - answers.keys()):
             arguments[name] = _missing(name)
         arguments |= {name: known.shown_value(value, None) for name, value in answers.items()}
-        return arguments | {name: f"<invalid: {name}>" for name in refused_arguments(step, self.pauses)}
+        return arguments | {name: f"<invalid: {name}>" for name in refused_arguments(step, self.pauses, self.index)}
 
     def _may_come(self, missing: Missing, step: Step) -> bool:
         """Whether a source that has no value now can get one later, so that its placeholder will work."""
@@ -390,10 +391,6 @@ class RemainingCalls(Struct, frozen=True):
             if not isinstance(value, Missing) and not known.is_lost(source) and is_long(value):
                 total += json_size(value)
         return not self.tools.carries(total)
-
-
-def _fails_again(pause: PauseReason) -> bool:
-    return isinstance(pause, StepFailed) and not (pause.retryable or pause.asks_client or pause.resource)
 
 
 def uris_of(step: Step, known: KnownValues) -> dict[str, str]:

@@ -225,7 +225,8 @@ class State:
         reason = stop.without_secrets(self.secrets.hide_text)
         if this.index is not None:
             # The same call would lack the value again, also if the step is retryable.
-            this.failed = Failed(reason.as_error(), cause=ToolError(reason.as_error(), retryable=False))
+            cause, refused = ToolError(reason.as_error(), retryable=False), tuple(sorted(reason.refused_arguments))
+            this.failed = Failed(reason.as_error(), cause=cause, refused=refused)
             return
         # If the model has made the call and a person has denied it, the model is not asked for the values again.
         denied = denied_call(self.variables, this.step.name) if stop.remedy is Remedy.VALUES else None

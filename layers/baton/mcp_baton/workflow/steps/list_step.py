@@ -301,7 +301,9 @@ class ListRun(Struct):
             else Failure.RAISED,
         )
         pause = pause_after(total_failure, step, step.name, step.tool)
-        failed_calls = tuple(FailedItem(index, failure.error) for index, failure in sorted(self.failed.items()))
+        failed_calls = tuple(
+            FailedItem(index, failure.error, failure.refused) for index, failure in sorted(self.failed.items())
+        )
         return structs.replace(
             pause,
             failed_items=failed_calls,
