@@ -56,6 +56,11 @@ def explicit_server(runs: list[str]) -> Server:
         runs.append("past")
         return "done"
 
+    @server.tool(task="required")
+    def only_as_a_task() -> str:
+        runs.append("past")
+        return "done"
+
     @server.tool(task="optional")
     def from_its_call_on(ctx: Context) -> str:
         ctx.start_task()
@@ -67,6 +72,7 @@ def explicit_server(runs: list[str]) -> Server:
         return "done"
 
     server.add_workflow(Workflow(name="flow", description="pack", steps=[ToolStep("pack", tool="no_questions")]))
+    server.add_workflow(Workflow(name="later", description="pack", steps=[ToolStep("pack", tool="only_as_a_task")]))
     return server
 
 
@@ -179,14 +185,20 @@ def test_for_a_client_with_tasks_the_code_after_start_task_runs_in_the_worker_if
     assert call(jobs, "never_a_task", arguments={}).result["structuredContent"] == {"result": "done"}
 
 
-def test_steps_and_continuations_run_in_the_request(jobs: Background, runs: list[str]) -> None:
-    flow = jobs.client().request("prompts/get", {"name": "flow", "arguments": {}}, {CAPABILITIES_KEY: TASKS})
+@pytest.mark.parametrize("capabilities", [TASKS, NO_TASKS], ids=["tasks", "no tasks"])
+@pytest.mark.parametrize(("name", "tool"), [("flow", "no_questions"), ("later", "only_as_a_task")])
+def test_steps_and_continuations_run_in_the_request(
+    jobs: Background, runs: list[str], capabilities: JsonDict, name: str, tool: str
+) -> None:
+    flow = jobs.client().request("prompts/get", {"name": name, "arguments": {}}, {CAPABILITIES_KEY: capabilities})
     assert (runs, flow.statuses) == (["past"], ["completed"])
 
-    by_meta = call(jobs, "no_questions", task=flow.task_id, arguments={}).result
-    by_argument = call(jobs, "no_questions", arguments={"task_id": flow.task_id}).result
-    assert by_meta["structuredContent"]["result"] == by_argument["structuredContent"]["result"] == "done"
-    assert (len(runs), jobs.queue.events) == (3, [])
+    by_meta = call(jobs, tool, capabilities, task=flow.task_id, arguments={}).result
+    by_argument = call(jobs, tool, capabilities, arguments={"task_id": flow.task_id}).result
+    earlier_era = jobs.client("2025").call_tool(tool, {"task_id": flow.task_id}).result
+    for result in (by_meta, by_argument, earlier_era):
+        assert result["structuredContent"]["result"] == "done"
+    assert (len(runs), jobs.queue.events) == (4, [])
 
 
 def test_a_task_that_cannot_be_created_is_an_error_and_dispatches_no_worker(jobs: Background) -> None:

@@ -72,12 +72,12 @@ def answer_with_task(request: Request, tool: Tool, arguments: JsonObject, *, con
     Args:
         continues: Whether the call names a task.
     """
+    if continues and (request.stateless or "task" not in request.params):
+        # A continuation is recorded in the task that it names. The result of a worker would come too late for that.
+        return None
     if not becomes_task(request, tool):
         return None
     if continues:
-        # A continuation is recorded in the task that it names. The result of a worker would come too late for that.
-        if request.stateless:
-            return None
         raise InvalidParams("a call that continues a task cannot be a task of its own; leave out `task`")
     if tool.tasks.explicit:
         # The worker runs it again, with the answers that the client has given so far.
