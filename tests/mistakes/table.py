@@ -1071,6 +1071,15 @@ def stock(sku: Annotated[str, "Which"]):
 @server.tool  # here
 async def lines(order_id: str) -> AsyncIterator[str]:
     yield "one"
+# a parameter with the name of the task's id (warning): 'close' has its own parameter 'task_id' -> another name
+@server.tool
+def close(task_id: Annotated[str, "Which"]) -> int:
+    """Close a task."""
+    return 1
+
+
+ENDS = [ToolStep("end", tool=close, arguments={"task_id": prompt_arg("order_id")})]  # here
+server.add_workflow(Workflow(name="tidy", description="Tidy up.", arguments=[ORDER_ID], steps=ENDS))
 # a tool without a docstring (warning): tool 'stock' … description -> docstring
 @server.tool  # here
 def stock(sku: Annotated[str, "Which"]) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton import ToolStep
 from mcp_baton.present.handoff import handoff
@@ -157,8 +158,8 @@ SETS: dict[str, tuple[tuple[PauseReason, ...], list[str]]] = {
 
 @pytest.mark.parametrize(("pauses", "texts"), SETS.values(), ids=SETS)
 def test_the_handoff_and_next_follow_all_stopped_steps(pauses: tuple[PauseReason, ...], texts: list[str]) -> None:
+    handle = Handle("t-1", FLOW, lambda _: True)
     known = KnownValues(FLOW, {}, {}, dict.fromkeys(("pay", "send", "log"), StepStatus.PENDING), {}, {})
-    handle = Handle("t-1", FLOW)
     remaining = RemainingCalls(known, ScriptedHost(), pauses, handle, handle)
 
     reported = handoff(remaining)
@@ -168,3 +169,14 @@ def test_the_handoff_and_next_follow_all_stopped_steps(pauses: tuple[PauseReason
     assert (END in reported) is (DENIED in pauses)
     assert [entry["tool"] for entry in remaining.entries(with_failed=False)] == ["flow"]
     assert [entry["tool"] for entry in remaining.entries()] == [*(["log"] if FAILS in pauses else []), "flow"]
+
+
+def test_a_failed_call_that_cannot_name_its_task_is_left_to_the_server_unless_it_asks_the_client() -> None:
+    """The call of a model would not be recorded, so the server would make it again."""
+    known = KnownValues(FLOW, {}, {}, dict.fromkeys(("pay", "send", "log"), StepStatus.PENDING), {}, {})
+    handle = Handle("t-1", FLOW, lambda _: False)
+    tools = [
+        [entry["tool"] for entry in RemainingCalls(known, ScriptedHost(), (pause,), handle, handle).entries()]
+        for pause in (FAILS, replace(FAILS, asks_client=True))
+    ]
+    assert tools == [["flow"], ["log", "flow"]]

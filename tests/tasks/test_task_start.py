@@ -56,11 +56,6 @@ def explicit_server(runs: list[str]) -> Server:
         runs.append("past")
         return "done"
 
-    @server.tool(task="required")
-    def only_as_a_task() -> str:
-        runs.append("past")
-        return "done"
-
     @server.tool(task="optional")
     def from_its_call_on(ctx: Context) -> str:
         ctx.start_task()
@@ -71,9 +66,18 @@ def explicit_server(runs: list[str]) -> Server:
         ctx.start_task()
         return "done"
 
-    server.add_workflow(Workflow(name="flow", description="pack", steps=[ToolStep("pack", tool="no_questions")]))
-    server.add_workflow(Workflow(name="later", description="pack", steps=[ToolStep("pack", tool="only_as_a_task")]))
+    add_workflows(server, runs)
     return server
+
+
+def add_workflows(server: Server, runs: list[str]) -> None:
+    @server.tool(task="required")
+    def only_as_a_task() -> str:
+        runs.append("past")
+        return "done"
+
+    for name, tool in (("flow", "no_questions"), ("later", "only_as_a_task")):
+        server.add_workflow(Workflow(name=name, description="pack", steps=[ToolStep("pack", tool=tool)]))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mcp_baton.hints import did_you_mean
 from mcp_baton.local.mistakes import DefinitionLines, Mistake
 from mcp_baton.server.server import Server
+from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.resource import find_in
 from mcp_baton.tools.secrets import strings_in
 from mcp_baton.tools.templates import as_text, fill_uri, matches_template, placeholders
@@ -64,6 +65,9 @@ class StepChecks:
                 if isinstance(source, Constant):
                     yield from self._unfilled(step, strings_in(source.value), f"the text for {name!r}")
             yield from self._missing(step, tool)
+            if self.workflow.durable and tool.has_parameter(TASK_ID):
+                own = f"{tool.name!r} has its own parameter {TASK_ID!r}, so a call of a model is not recorded"
+                yield self._mistake(step, own, "give the parameter another name")
         if self.workflow.durable:
             yield from self._unknown_outputs()
 

@@ -181,7 +181,15 @@ class RemainingCalls(Struct, frozen=True):
             if self.remedy_of(pause) in remedies
             and pause.step not in self.changed
             and not (pause.is_for_the_operator or pause.server_can_continue or left_out.get(pause.step))
+            and not self._would_repeat(pause)
         }
+
+    def _would_repeat(self, pause: PauseReason) -> bool:
+        """Whether a failed call of the model would not be recorded, because its arguments cannot name the task, so that
+        the server would make it again. A tool that asks the client needs the model's call."""
+        if not isinstance(pause, StepFailed) or pause.asks_client or self.handle is None or not pause.suggested_tool:
+            return False
+        return not self.handle.accepts_id(pause.suggested_tool)
 
     def _has_calls(self, step: Step) -> bool:
         """Whether a step, or an element of its list, may be called: no person has denied the call."""
