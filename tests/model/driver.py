@@ -536,7 +536,7 @@ class Driver:
         for text in views.contradictions():
             raise Difference(f"views: {text}")
         if views.is_live and any(pause["type"] == "answersRequired" for pause in views.pauses):
-            asked = [line.name for line in self.plan.lines if self.task.is_asked(line)]
+            asked = list(self.task.questions)
             self.expect(views.suggested_answers == asked, f"next: the model asks {asked}, the server {views.next}")
         if self.job is None or self.has_called or not self.is_fresh:
             return
@@ -587,7 +587,7 @@ class Driver:
         for stop, pause in zip(self.task.stops, task.pauses, strict=True):
             if stop.type == "answersRequired":
                 texts = {question["name"]: question["question"] for question in pause.questions}
-                expected = {name: self.task.question_text(self.plan.line(name)) for name in stop.questions}
+                expected = {name: self.task.ahead.question_text(self.plan.line(name)) for name in stop.questions}
                 self.expect(texts == expected, f"questions: the model has {expected}, the server {texts}")
 
     def check_end(self) -> None:

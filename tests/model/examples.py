@@ -401,4 +401,17 @@ EXAMPLES: tuple[Example, ...] = (
         ),
         World(arguments={"a": 3}, gives=50),
     ),
+    Example(
+        "a pause lists only the first question, and the suggested call asks two",
+        "The pause `answersRequired` lists every open question whose values are known (docs/workflows.md, Questions).",
+        Plan(
+            [
+                Line("s0", "user"),
+                Line("s1", tool="t0", arguments={"x": ("constant", 3)}, when=(">", ("argument", "a"), ("constant", 5))),
+                Line("s2", "model", arguments={"v": ("default", ("output", "s1", "n"), 1)}),
+            ],
+            {"t0": Tool("t0")},
+        ),
+        World(answers={"s0": 0, "s2": 2}),
+    ),
 )

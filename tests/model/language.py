@@ -7,7 +7,7 @@ decision, a callback. Between events, nothing happens, and `due` says when the n
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.model.plan import (
     PIN,
@@ -251,7 +251,7 @@ class Task:
     def with_questions(self, stops: list[Stop]) -> list[Stop]:
         """The first pause `answersRequired` lists every open question whose values are known, if it is asked for
         certain. The others list their own."""
-        all_questions = tuple(line.name for line in self.plan.lines if self.is_asked(line))
+        all_questions = self.questions
         first = next((stop.step for stop in stops if stop.type == "answersRequired"), None)
         return [
             Stop(stop.step, stop.type, all_questions if stop.step == first else (stop.step,))
@@ -259,6 +259,20 @@ class Task:
             else stop
             for stop in stops
         ]
+
+    @property
+    def ahead(self) -> "Task":
+        """The task with the steps as skipped that the next run skips, because their conditions are false."""
+        task = replace(self, statuses=dict(self.statuses))
+        for line in self.plan.lines:
+            if not task.is_settled(line.name) and task.decided(line) is False:
+                task.statuses[line.name] = "skipped"
+        return task
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """All open questions whose values are known."""
+        return tuple(line.name for line in self.plan.lines if self.ahead.is_asked(line))
 
     def is_asked(self, line: Line) -> bool:
         if line.kind not in ("model", "user") or self.is_settled(line.name) or line.name in self.early:

@@ -1,6 +1,6 @@
 """Resumes after the definition of a workflow has changed (docs/workflows.md, "When the workflow changes")."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from mcp_baton import (
     Fetch,
     ListStep,
     Question,
+    Retry,
     Server,
     ToolStep,
     Wait,
@@ -205,6 +206,41 @@ def test_a_late_run_does_not_restore_the_old_definition(baton: Connect) -> None:
     state = new_client.task(task)
     assert list(state.steps) == ["first", "fetch", "refund", "notify"]
     assert state.steps["refund"] == "failed"
+
+
+RETRIED = ToolStep("s", tool="work", retry=Retry(attempts=2, first_s=3600, max_s=3600, jitter=False))
+EACH_RETRIED = ListStep("s", tool="work", each=constant([1]), retry=RETRIED.retry)
+SLEEP = Wait("s", sleep=timedelta(hours=3))
+CALLBACK = Wait("s", Callback(int, timedelta(hours=2)))
+
+
+@pytest.mark.parametrize("new", [RETRIED, EACH_RETRIED, SLEEP, CALLBACK], ids=["retry", "list", "sleep", "callback"])
+@pytest.mark.parametrize("old", [RETRIED, EACH_RETRIED, SLEEP, CALLBACK], ids=["retry", "list", "sleep", "callback"])
+def test_a_step_that_was_changed_does_not_wait_for_what_the_earlier_one_waited(
+    baton: Connect, old: Step, new: Step
+) -> None:
+    def server_with(step: Step) -> Server:
+        server = Server("orders")
+        server.tool(name="work")(lambda: 1)
+        server.add_workflow(Workflow(name="flow", description="flow", steps=[step], background=True))
+        return server
+
+    old_client = baton(server_with(old))
+    old_client.tool_raises("work", "no", times=1)
+    started = old_client.start_task("flow")
+    old_client.clock.advance(60)
+    task: Any = old_client.request("tasks/get", {"taskId": started.task_id})["_meta"]
+    client = old_client.deployed(server_with(new))
+
+    run = client.start_task("flow", {"task_id": task["_workflow.task_id"]})
+    client.clock.advance(1)
+
+    if old is new or not isinstance(new, Wait):
+        assert run.poll().over is (old is not new)
+    else:
+        pause = client.task(task["_workflow.task_id"]).pause
+        waited_s = datetime.fromisoformat(pause.until).timestamp() - client.clock.now_ms() / 1000
+        assert round(waited_s) == {"callback": 7200, "time": 10800}[new.waits_for] - 1
 
 
 @pytest.mark.parametrize(

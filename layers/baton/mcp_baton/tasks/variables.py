@@ -61,13 +61,18 @@ class TaskVariables(MutableMapping[str, Json]):
         self._check_change(name)
         if name not in self:
             raise KeyError(name)
-        self._changed.pop(name, None)
-        if name in self._variables:
-            self._removed.add(name)
+        self.forget(name)
 
     def note(self, name: str, value: Json) -> None:
         """Set a variable of the engine. A tool cannot."""
         self._changed[name] = dumps(value)
+        self._removed.discard(name)
+
+    def forget(self, name: str) -> None:
+        """Remove a variable, also one of the engine."""
+        self._changed.pop(name, None)
+        if name in self._variables:
+            self._removed.add(name)
 
     def branch(self) -> "TaskVariables":
         """The same variables for a call in another thread. `merge` adds its changes when the call has ended.
@@ -78,12 +83,9 @@ class TaskVariables(MutableMapping[str, Json]):
     def merge(self, branch: "TaskVariables") -> None:
         """Add the changes of a branch."""
         for name in branch.removed:
-            self._changed.pop(name, None)
-            if name in self._variables:
-                self._removed.add(name)
+            self.forget(name)
         for name, value in branch.changed.items():
-            self._changed[name] = dumps(value)
-            self._removed.discard(name)
+            self.note(name, value)
 
     def close(self) -> None:
         """Refuse further changes: the tool was abandoned, and its changes are being written."""

@@ -15,6 +15,8 @@ from mcp_baton.tasks.record import (
     ELEMENTS_PREFIX,
     ITEMS_PREFIX,
     RESULT_PREFIX,
+    TRIED_PREFIX,
+    WAIT_PREFIX,
     StepStatus,
     TaskRecord,
     statuses_of,
@@ -23,6 +25,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tools.secrets import is_hidden
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.wait import Wait
 
 
 class Move(Struct, frozen=True):
@@ -78,6 +81,18 @@ def obsolete_variables(task: TaskRecord, workflow: Workflow, statuses: Mapping[s
     items = {f"{prefix}{name}" for name in old_statuses.keys() - lists for prefix in (ITEMS_PREFIX, ELEMENTS_PREFIX)}
     variables = {f"{CALL_PREFIX}{name}" for name in names} | items
     return results | {name for name in variables if name in task.variables}
+
+
+def outdated_waits(task: TaskRecord, workflow: Workflow) -> list[str]:
+    """The variables of waits, and of attempts before them, that belong to a step which the definition has changed or
+    removed. A deployment changes neither the end of a sleep nor that of a wait for a callback."""
+    stored_waits = {step["name"]: step.get("wait") for step in steps_of(task)}
+    kept = {
+        step.name for step in workflow.steps if isinstance(step, Wait) and step.waits_for == stored_waits.get(step.name)
+    }
+    changed = [name for name in conflicting_steps(workflow, task, settled=False) if name not in kept]
+    names = [f"{prefix}{name}" for name in changed for prefix in (WAIT_PREFIX, TRIED_PREFIX)]
+    return [name for name in names if name in task.variables]
 
 
 def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:

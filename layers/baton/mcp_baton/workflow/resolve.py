@@ -209,10 +209,11 @@ class KnownValues(SourceValues, frozen=True):
 
     def open_questions(self) -> dict[str, str]:
         """The questions without an answer whose values are known, in order, by the names of their steps."""
-        steps = (step for step in self.workflow.steps if not self.statuses[step.name].settled)
+        known = self.with_skips()
+        steps = (step for step in self.workflow.steps if not known.statuses[step.name].settled)
         steps = (step for step in steps if isinstance(step, Question) and not is_early(self.variables, step.name))
-        steps = (step for step in steps if self.decide_condition(step) is True)
-        texts = {step.name: self.question_text(step) for step in steps}
+        steps = (step for step in steps if known.decide_condition(step) is True)
+        texts = {step.name: known.question_text(step) for step in steps}
         return {name: text for name, text in texts.items() if text is not None}
 
     # Conditions

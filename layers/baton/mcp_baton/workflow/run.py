@@ -35,7 +35,7 @@ from mcp_baton.tasks.store import Start, TaskStore
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Succeeded
-from mcp_baton.workflow.definition_changes import move_to, statuses_under
+from mcp_baton.workflow.definition_changes import move_to, outdated_waits, statuses_under
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import Host, Skipped, Threads
 from mcp_baton.workflow.lease import Lease, Over, TaskOver, ThreadLease, release_claim
@@ -119,6 +119,8 @@ class WorkflowRun(State):
         workflow, statuses = self.workflow, statuses_under(task, self.workflow)
         self.statuses.update(statuses)
         self.move = move_to(workflow, task)
+        for name in outdated_waits(task, workflow):
+            self.variables.forget(name)
         completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
         steps = [step for step in workflow.steps if not statuses[step.name].settled]
         lists = [f"{prefix}{step.name}" for step in steps for prefix in (ELEMENTS_PREFIX, ITEMS_PREFIX)]
