@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, Self, cast
 
-from mcp_baton.approvals.record import ApprovalStore, approvals_of
+from mcp_baton.approvals.items import DynamoDBApprovalStore, approvals_of
 from mcp_baton.features import AllFeatures
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.envelope import Envelope, Era
@@ -373,7 +373,7 @@ class RecordingStore:
         return self.below.jobs
 
     @property
-    def approvals(self) -> ApprovalStore:
+    def approvals(self) -> DynamoDBApprovalStore:
         return approvals_of(self.below)
 
     @property

@@ -29,6 +29,6 @@ class AllFeatures:
         return callback_url(execution, call, step)
 
     def waiting_approvals(self, store: "TaskStore", task_id: str) -> "Collection[str]":
-        from mcp_baton.approvals.record import approvals_of
+        from mcp_baton.approvals.items import approvals_of
 
         return approvals_of(store).waiting(task_id)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from mcp_baton.approvals.record import ApprovalPage, ApprovalRecord, ApprovalState, Decision, approvals_of, audit
+from mcp_baton.approvals.items import approvals_of
+from mcp_baton.approvals.record import ApprovalPage, ApprovalRecord, ApprovalState, Decision, audit
 from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.protocol.http import ANONYMOUS
 from mcp_baton.tasks.record import waiting_jobs

@@ -10,14 +10,13 @@ from typing import Any, Final
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
+from mcp_baton.approvals.items import DynamoDBApprovalStore, approvals_of
 from mcp_baton.approvals.notifying import notify
 from mcp_baton.approvals.record import (
     ApprovalRecord,
     ApprovalState,
-    ApprovalStore,
     TooManyWaiting,
     UseAgain,
-    approvals_of,
     audit,
 )
 from mcp_baton.approvals.request import new_request
@@ -44,7 +43,7 @@ class ApprovalNote(Struct, frozen=True, omit_defaults=True):
     """What a task stores about the last approval of a step.
 
     Attributes:
-        repeat: As in `ApprovalStore.ask`.
+        repeat: As in `DynamoDBApprovalStore.ask`.
         by: The attempt that has used it; `None` if it was only requested.
         denied: What was denied. No handoff suggests the call of this step any more.
     """
@@ -58,7 +57,7 @@ class ApprovalNote(Struct, frozen=True, omit_defaults=True):
 class UsedApproval(Struct, frozen=True):
     """An approval that a call has marked as used."""
 
-    approvals: ApprovalStore
+    approvals: DynamoDBApprovalStore
     record: ApprovalRecord
     call: ToolCall
     note: ApprovalNote
@@ -126,7 +125,7 @@ class _Gate(Struct, frozen=True):
     """
 
     execution: Execution
-    approvals: ApprovalStore
+    approvals: DynamoDBApprovalStore
     wanted: ApprovalRecord
     call: ToolCall
     by: str

@@ -40,6 +40,7 @@ from mcp_baton.tasks.dynamodb.items import (
 from mcp_baton.tasks.dynamodb.retries import CREATE, WRITE, ConditionFailed
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import HEX_DIGITS, new_token, text_digest
+from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.texts import to_text
 
 APPROVAL_ITEM_PREFIX: Final = "APPROVAL#"
@@ -75,7 +76,11 @@ DECIDED: Final = ("decided_ms", "decided_by", "decided_from", "source", "reason"
 
 
 class DynamoDBApprovalStore:
-    """An `ApprovalStore`: `pk` = `APPROVAL#<task>`, `sk` = `<call><number>`.
+    """Stores approvals: `pk` = `APPROVAL#<task>`, `sk` = `<call><number>`. Each method is one conditional write or one
+    read, unless it says otherwise.
+
+    Every method raises `StoreUnavailable` if the table does not respond, and writes raise `OutcomeUnknown` if all
+    responses were lost.
 
     Args:
         audit_days: How long a record is kept after it has expired.
@@ -87,6 +92,8 @@ class DynamoDBApprovalStore:
         self._waiting = WaitingApprovals(table, self._read)
 
     def latest(self, call: ApprovalRecord) -> tuple[ApprovalRecord, int] | None:
+        """Find the last approval that was requested for a call, and its number: one `Query` that reads one item. `None`
+        if none was requested. `call` has the digest and the task."""
         key = _key_text(call, 0)
         digest = key[ID_PART_CHARS : 2 * ID_PART_CHARS]
         request = in_partition(APPROVAL_ITEM_PREFIX + key[:ID_PART_CHARS], digest, digest + AFTER_ALL_KEYS)
@@ -94,6 +101,18 @@ class DynamoDBApprovalStore:
         return next(((to_approval(item), _repeat_in(item["sk"]["S"])) for item in page["Items"]), None)
 
     def ask(self, record: ApprovalRecord, repeat: int) -> tuple[ApprovalRecord, bool]:
+        """Request an approval: one `UpdateItem` that counts it, and one `PutItem`. `record.approval_id` is replaced.
+
+        Args:
+            repeat: Counts the requests of the same call, from 0.
+
+        Returns:
+            The new record, or the one that exists for this call and number; and whether it is new.
+
+        Raises:
+            TooManyWaiting: the task has `MAX_WAITING_OF_TASK` approvals that wait, or the owner has
+                `MAX_WAITING_OF_OWNER` without a task.
+        """
         key, now_ms = _key_text(record, repeat), self._table.clock_ms()
         is_counted = self._waiting.enter(record, key)
         record = replace(record, approval_id=key + os.urandom(ID_PART_CHARS // 2).hex())
@@ -120,6 +139,7 @@ class DynamoDBApprovalStore:
         return record, True
 
     def waiting(self, task_id: str) -> frozenset[str]:
+        """Read the ids of a task's approvals that wait: one strongly consistent `Query`."""
         partition, now_ms = APPROVAL_ITEM_PREFIX + _task_text(task_id), self._table.clock_ms()
         request = {
             **in_partition(partition, waiting=ApprovalState.WAITING, now=now_ms),
@@ -139,6 +159,17 @@ class DynamoDBApprovalStore:
         again: UseAgain = UseAgain.ROUND,
         most: int = 1,
     ) -> tuple[ApprovalRecord | None, bool]:
+        """Mark the approval of a call as used by an attempt, if it is approved and has not expired: one `UpdateItem`.
+
+        Args:
+            call: Has the digest and the task of the call.
+            earlier: The attempt that has used it. `None` to use one that no attempt has used.
+            again: Why this attempt may use it after `earlier`.
+            most: The most uses, for `AFTER_FAILURE`.
+
+        Returns:
+            The record, and whether this attempt has it now. The record is `None` if it was never requested.
+        """
         now_ms = self._table.clock_ms()
         update = _decidable(now_ms, ApprovalState.APPROVED, call.digest)
         if earlier is None:
@@ -162,6 +193,8 @@ class DynamoDBApprovalStore:
             return (None if failure.item is None else to_approval(failure.item)), False
 
     def free(self, record: ApprovalRecord, *, started: bool) -> None:
+        """Note that the attempt that uses an approval failed cleanly, or did not start, which is no use: one
+        `UpdateItem`."""
         update = Update(self._table.clock_ms(), new_token())
         update.require("used_by", "=", record.used_by or "")
         update.require_missing("free")
@@ -176,11 +209,16 @@ class DynamoDBApprovalStore:
         return None if item is None else to_approval(item)
 
     def get(self, approval_id: str) -> ApprovalRecord | None:
+        """Read an approval: one strongly consistent `GetItem`."""
         item = self._table.get(_key(approval_id)) if is_approval_id(approval_id) else None
         record = None if item is None or expired(item, self._table.clock_ms()) else to_approval(item)
         return record if record is not None and record.approval_id == approval_id else None
 
     def list(self, audiences: Sequence[str], state: ApprovalState, cursor: str | None = None) -> ApprovalPage:
+        """Read a page of the approvals of these audiences, newest first: one `Query` for each audience and one
+        `GetItem` for each approval. Expired ones are left out of those that wait. A page also ends after 2 MB or
+        100 reads, or when half of the time is used: it may have few approvals, or none, and a cursor. Raises
+        `ValueError` if the cursor is not one of this store."""
         if cursor is not None and not is_approval_id(cursor.partition("#")[2]):
             raise ValueError("the cursor is not one of this list")
         newest_first = {"ScanIndexForward": False, "Limit": APPROVALS_PER_PAGE + 1}
@@ -227,6 +265,11 @@ class DynamoDBApprovalStore:
         return None
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
+        """Decide an approval: one `UpdateItem`, and one to count it no longer.
+
+        Raises:
+            NotDecided: it does not wait, has expired, or has another digest.
+        """
         now_ms = self._table.clock_ms()
         state = ApprovalState.APPROVED if decision.approves else ApprovalState.DENIED
         update = _decidable(now_ms, ApprovalState.WAITING, decision.digest)
@@ -248,6 +291,8 @@ class DynamoDBApprovalStore:
         return decided_record
 
     def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
+        """Withdraw a waiting approval, because its task has ended: as many requests as `decide`. Returns the current
+        record."""
         update = Update(self._table.clock_ms(), new_token())
         update.require("state", "=", ApprovalState.WAITING)
         update.set("state", ApprovalState.WITHDRAWN)
@@ -257,6 +302,8 @@ class DynamoDBApprovalStore:
         return withdrawn_record
 
     def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
+        """Set when the people may be notified again, 0 for never: one `UpdateItem`. Returns whether the record still
+        had `record.notify_ms`, so that of several processes one notifies."""
         update = Update(self._table.clock_ms())
         update.require("notify", "=", record.notify_ms)
         update.set("notify", notify_ms)
@@ -277,10 +324,12 @@ class DynamoDBApprovalStore:
         return True
 
     def add_link(self, record: ApprovalRecord, digest: str) -> None:
+        """Store that a link decides this approval, by the digest of the link's token: one `PutItem`."""
         link = attributes(approval_id=record.approval_id, expires_at=whole_s(record.until_ms))
         self._table.create(_link_key(digest) | link, "the link's token is taken")
 
     def linked(self, digest: str) -> ApprovalRecord | None:
+        """Read the approval that a link decides: two `GetItem`. `None` if the link is unknown or has expired."""
         item = self._table.get(_link_key(digest))
         if item is None or expired(item, self._table.clock_ms()):
             return None
@@ -292,6 +341,12 @@ class DynamoDBApprovalStore:
             return to_approval(self._table.update(_key(record.approval_id), update, WRITE))
         except ConditionFailed as failure:
             return record if failure.item is None else to_approval(failure.item)
+
+
+def approvals_of(store: TaskStore) -> DynamoDBApprovalStore:
+    """The approvals of a store. The composed store has them; the interface of tasks does not know them."""
+    approvals: DynamoDBApprovalStore = cast("Any", store).approvals
+    return approvals
 
 
 def is_approval_id(text: str) -> bool:

@@ -10,7 +10,8 @@ from typing import Final
 
 from mcp_baton.approvals.api import answer_decision, answer_safely, body_of, decision_in
 from mcp_baton.approvals.decisions import Approvals
-from mcp_baton.approvals.record import ApprovalRecord, approvals_of
+from mcp_baton.approvals.items import approvals_of
+from mcp_baton.approvals.record import ApprovalRecord
 from mcp_baton.protocol.http import APPROVAL_LINKS_PATH, HttpRequest, HttpResponse
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.transport.exchange import Exchange

@@ -6,7 +6,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mcp_baton.approvals.record import ApprovalRecord, ApprovalRequest, approvals_of
+from mcp_baton.approvals.items import approvals_of
+from mcp_baton.approvals.record import ApprovalRecord, ApprovalRequest
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.http import APPROVAL_LINKS_PATH
 from mcp_baton.protocol.json import Json, dumps

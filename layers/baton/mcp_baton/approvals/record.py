@@ -7,14 +7,13 @@ An approval is bound to one call by a digest. It is requested once, decided once
 import logging
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol, cast
+from typing import Final
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import timestamp
-from mcp_baton.tasks.store import TaskStore
 
 logger = logging.getLogger(__name__)
 
@@ -181,91 +180,6 @@ class ApprovalPage(Struct, frozen=True):
     cursor: str | None = None
 
 
-class ApprovalStore(Protocol):
-    """Stores approvals. Each method is one conditional write or one read, unless it says otherwise.
-
-    Every method raises `StoreUnavailable` if the store does not respond, and writes raise `OutcomeUnknown` if all
-    responses were lost.
-    """
-
-    def latest(self, call: ApprovalRecord) -> tuple[ApprovalRecord, int] | None:
-        """Find the last approval that was requested for a call, and its number: one `Query` that reads one item. `None`
-        if none was requested. `call` has the digest and the task."""
-
-    def ask(self, record: ApprovalRecord, repeat: int) -> tuple[ApprovalRecord, bool]:
-        """Request an approval: one `UpdateItem` that counts it, and one `PutItem`. `record.approval_id` is replaced.
-
-        Args:
-            repeat: Counts the requests of the same call, from 0.
-
-        Returns:
-            The new record, or the one that exists for this call and number; and whether it is new.
-
-        Raises:
-            TooManyWaiting: the task has `MAX_WAITING_OF_TASK` approvals that wait, or the owner has
-                `MAX_WAITING_OF_OWNER` without a task.
-        """
-
-    def use(
-        self,
-        call: ApprovalRecord,
-        repeat: int,
-        attempt: str,
-        *,
-        earlier: str | None = None,
-        again: UseAgain = UseAgain.ROUND,
-        most: int = 1,
-    ) -> tuple[ApprovalRecord | None, bool]:
-        """Mark the approval of a call as used by an attempt, if it is approved and has not expired: one `UpdateItem`.
-
-        Args:
-            call: Has the digest and the task of the call.
-            earlier: The attempt that has used it. `None` to use one that no attempt has used.
-            again: Why this attempt may use it after `earlier`.
-            most: The most uses, for `AFTER_FAILURE`.
-
-        Returns:
-            The record, and whether this attempt has it now. The record is `None` if it was never requested.
-        """
-
-    def free(self, record: ApprovalRecord, *, started: bool) -> None:
-        """Note that the attempt that uses an approval failed cleanly, or did not start, which is no use: one
-        `UpdateItem`."""
-
-    def waiting(self, task_id: str) -> frozenset[str]:
-        """Read the ids of a task's approvals that wait: one strongly consistent `Query`."""
-
-    def get(self, approval_id: str) -> ApprovalRecord | None:
-        """Read an approval: one strongly consistent `GetItem`."""
-
-    def list(self, audiences: Sequence[str], state: ApprovalState, cursor: str | None = None) -> ApprovalPage:
-        """Read a page of the approvals of these audiences, newest first: one `Query` for each audience and one
-        `GetItem` for each approval. Expired ones are left out of those that wait. A page also ends after 2 MB or
-        100 reads, or when half of the time is used: it may have few approvals, or none, and a cursor. Raises
-        `ValueError` if the cursor is not one of this store."""
-
-    def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
-        """Decide an approval: one `UpdateItem`, and one to count it no longer.
-
-        Raises:
-            NotDecided: it does not wait, has expired, or has another digest.
-        """
-
-    def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
-        """Withdraw a waiting approval, because its task has ended: as many requests as `decide`. Returns the current
-        record."""
-
-    def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
-        """Set when the people may be notified again, 0 for never: one `UpdateItem`. Returns whether the record still
-        had `record.notify_ms`, so that of several processes one notifies."""
-
-    def add_link(self, record: ApprovalRecord, digest: str) -> None:
-        """Store that a link decides this approval, by the digest of the link's token: one `PutItem`."""
-
-    def linked(self, digest: str) -> ApprovalRecord | None:
-        """Read the approval that a link decides: two `GetItem`. `None` if the link is unknown or has expired."""
-
-
 class ApprovalRequest(Struct, frozen=True):
     """An approval that waits for a person.
 
@@ -287,9 +201,3 @@ def audit(record: ApprovalRecord, change: str) -> None:
     quotes them."""
     members = {name: value for name, value in record.to_json().items() if name not in ("arguments", "message")}
     logger.info("approval %s: %s", record.approval_id, change, extra={"audit": True, "approval": members})
-
-
-def approvals_of(store: TaskStore) -> ApprovalStore:
-    """Return the approvals of a store. The composed store has them; the interface of tasks does not know them."""
-    approvals: ApprovalStore = cast("Any", store).approvals
-    return approvals

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import structs
 
-from mcp_baton.approvals.record import ApprovalState, approvals_of
+from mcp_baton.approvals.record import ApprovalState
 from mcp_baton.exceptions import StoreError
 from mcp_baton.present.pause_sentences import status_line, suspended_line
 from mcp_baton.present.view import StepView, TaskView
@@ -143,6 +143,8 @@ def _decided(task: TaskRecord, stored: JsonObject, store: TaskStore) -> JsonObje
     reason = parse_pause(stored)
     if not isinstance(reason, ApprovalRequired):
         return stored
+    from mcp_baton.approvals.items import approvals_of
+
     try:
         record = approvals_of(store).get(reason.approval_id)
     except StoreError:
@@ -165,6 +167,8 @@ def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskR
     waits, is_woken = job.waits, task.waits is None
     if task.status is not TaskStatus.WORKING or waits is None or not (waits.audience or is_woken):
         return task
+    from mcp_baton.approvals.items import approvals_of
+
     message = f"the approval of {waits.audience} "
     message += "has expired" if waits.expires_ms <= store.now_ms() else "was decided"
     try:
