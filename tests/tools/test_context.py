@@ -4,7 +4,7 @@ import math
 from decimal import Decimal
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,18 +19,23 @@ from mcp_baton.tools.context import CallState
 from mcp_baton.tools.running.runner import read_for_tool
 
 
+def _address(_caller: object, _call: object, step: str) -> str:
+    return f"https://api.example.com/callbacks/token-of-{step}"
+
+
 class RecordedContext:
     def __init__(
         self, *, token: str | int | None = 1, level: str | None = None, progress: ProgressMap | None = None
     ) -> None:
         self.sent: list[tuple[str, dict[str, Json]]] = []
-        self.caller: Any = SimpleNamespace(
+        caller = SimpleNamespace(
             owner="kim",
             envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, token, level),
             exchange=SimpleNamespace(request_id="r-1", remaining_ms=lambda: 1234),
+            services=SimpleNamespace(features=SimpleNamespace(callback_url=_address)),
         )
         self.call = CallState(
-            self.caller,
+            cast("Any", caller),
             ToolCall(variables=TaskVariables({"a": 1}), progress=progress),
             own_key(),
             emit=lambda method, params: self.sent.append((method, params)),
@@ -46,7 +51,6 @@ class RecordedContext:
 
 def test_the_address_of_a_callback_is_hidden_in_messages() -> None:
     recording = RecordedContext(level="debug")
-    recording.caller.callback_url = lambda _, step: f"https://api.example.com/callbacks/token-of-{step}"
 
     url = recording.context.callback_url("signed")
     recording.context.report_progress(1, message=f"sent {url}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AllFeatures:
-    """Implements `workflow.services.Features`."""
+    """Implements `tools.running.caller.Features`."""
 
     def guard(
         self, execution: "Execution", tool: str, approval: "Approval", prepared: "Prepared", call: "ToolCall"

@@ -208,7 +208,7 @@ class Context(CallContext):
         """
         self._check()
         call = self._call
-        url = call.caller.callback_url(call.tool_call, step)
+        url = call.caller.services.features.callback_url(call.caller, call.tool_call, step)
         call.secrets = call.secrets.including(url.rpartition("/")[2], f"callback of {step}")
         return url
 

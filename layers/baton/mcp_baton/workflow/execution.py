@@ -1,26 +1,22 @@
 """What an author's function can use while it runs, in a request or in a background job."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from msgspec import Struct, field, structs
+from msgspec import field, structs
 
 from mcp_baton.exceptions import ProtocolError, TaskNotFound, ToolError
-from mcp_baton.protocol.envelope import Envelope, Era
+from mcp_baton.protocol.envelope import Era
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.tasks.record import TaskPage, TaskRecord
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.asking import AskedInWorkflow, CannotAsk
-from mcp_baton.tools.calls import ToolCall
-from mcp_baton.tools.outcomes import Failed, Prepared
-from mcp_baton.tools.running.caller import AskerFactory, Grant
-from mcp_baton.tools.running.tool_threads import Listener
-from mcp_baton.transport.exchange import Exchange
+from mcp_baton.tools.outcomes import Failed
+from mcp_baton.tools.running.caller import AskerFactory, Caller
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.services import Services
 
 
-class Execution(Struct, frozen=True, kw_only=True):
+class Execution(Caller, frozen=True, kw_only=True):
     """A request or a background job, which calls functions of the author. `server` and `store` are limited to what the
     caller may use.
 
@@ -29,25 +25,15 @@ class Execution(Struct, frozen=True, kw_only=True):
         notifications: Notify people of the approvals that this execution has requested. Each handles its errors.
         waits_for: The ids of the approvals for which calls of this execution wait.
         full: For each task that can request no approval now: the outcome of a call that needs one.
-        reports_to: Receives what the functions send while they run; by default, the client.
     """
 
     services: Services
     server: ServerView
     store: TaskStore | None
-    owner: str | None
-    claims: Mapping[str, object]
-    envelope: Envelope
-    exchange: Exchange
     base_url: str = ""
     notifications: list[Callable[[], None]] = field(default_factory=list)
     waits_for: set[str] = field(default_factory=set)
     full: dict[str, Failed] = field(default_factory=dict)
-    reports_to: Listener | None = None
-
-    @property
-    def listener(self) -> Listener:
-        return self.exchange if self.reports_to is None else self.reports_to
 
     @property
     def job_id(self) -> str | None:
@@ -92,33 +78,9 @@ class Execution(Struct, frozen=True, kw_only=True):
     def cannot_ask(self, reason: str, refusal: type[ToolError] = ToolError) -> AskerFactory:
         return lambda _ask, _waited_for: CannotAsk(reason, refusal, self.envelope)
 
-    def client_error_text(self, name: str, error: BaseException) -> str:
-        """Return the text of an exception for the client. For a `ToolError` it is the error's text; for other
-        exceptions only an id to find the error in the log (docs/tools.md, Errors)."""
-        error_id = self.error_id(error)
-        if error_id is not None:
-            return f"internal error in {name} (id {error_id})"
-        try:
-            return str(error) or type(error).__name__
-        except Exception:  # noqa: BLE001 - code of the author's exception may raise anything
-            return type(error).__name__
-
-    def error_id(self, error: BaseException) -> str | None:
-        """Return the id of an exception in the log; `None` if clients may see its text."""
-        is_masked = self.server.options.mask_errors and not isinstance(error, ToolError)
-        return self.exchange.request_id if is_masked else None
-
     def internal_error(self, message: str) -> ProtocolError:
         """Return an error whose cause is only in the log, with the id to find it there."""
         return ProtocolError(INTERNAL_ERROR, message, {"correlationId": self.exchange.request_id})
-
-    def guard(self, tool: str, approval: Approval, prepared: Prepared, call: ToolCall) -> Failed | Grant | None:
-        """Return why a call with this approval must not run now, or the permission that it uses."""
-        return self.services.features.guard(self, tool, approval, prepared, call)
-
-    def callback_url(self, call: ToolCall, step: str) -> str:
-        """Make a new address for a waiting step of the call's task."""
-        return self.services.features.callback_url(self, call, step)
 
     def notify(self) -> None:
         while self.notifications:
@@ -127,12 +89,3 @@ class Execution(Struct, frozen=True, kw_only=True):
     def now_ms(self) -> int:
         """Return the store's time, by which claims expire, epoch milliseconds; 0 without a store."""
         return self.store.now_ms() if self.store else 0
-
-    def left_ms(self) -> int | None:
-        """Return the milliseconds until the write reserve begins; `None` without a time limit."""
-        remaining = self.exchange.remaining_ms()
-        return None if remaining is None else remaining - self.services.settings.write_reserve_ms
-
-    def left_s(self) -> float | None:
-        remaining_ms = self.left_ms()
-        return None if remaining_ms is None else remaining_ms / 1000

@@ -1,7 +1,7 @@
 """The parts of a process that its requests and background jobs share."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -15,30 +15,11 @@ from mcp_baton.workflow.server_view import ServerView
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import Dispatcher
-    from mcp_baton.tools.approval import Approval
-    from mcp_baton.tools.calls import ToolCall
-    from mcp_baton.tools.outcomes import Failed, Prepared
-    from mcp_baton.tools.running.caller import Grant
+    from mcp_baton.tools.running.caller import Features
 
 
 def run_now(work: Callable[[], None]) -> None:
     work()
-
-
-class Features[E](Protocol):
-    """What the features add to runs. They are above this room, so the handler plugs them in. `E` is
-    `Execution`, which is made with these services."""
-
-    def guard(
-        self, execution: E, tool: str, approval: "Approval", prepared: "Prepared", call: "ToolCall"
-    ) -> "Failed | Grant | None":
-        """Return why a call with an approval must not run now, or the permission that it uses."""
-
-    def callback_url(self, execution: E, call: "ToolCall", step: str) -> str:
-        """Make a new address for a waiting step of the call's task."""
-
-    def waiting_approvals(self, store: TaskStore, task_id: str) -> Collection[str]:
-        """Return the ids of the approvals that wait for a decision and belong to a task: one `Query`."""
 
 
 class Publisher(Protocol):
@@ -62,7 +43,7 @@ class Services(Struct, frozen=True, kw_only=True):
     store: TaskStore | None
     settings: Settings
     seal: Seal
-    features: Features[Any]
+    features: "Features[Any]"
     telemetry: Telemetry = SILENT
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

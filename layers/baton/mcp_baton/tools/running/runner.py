@@ -191,7 +191,7 @@ def _check_guards(
     approval = target.approval or tool_call.approval
     if approval is None:
         return None
-    return caller.guard(target.name, approval, prepared, tool_call)
+    return caller.services.features.guard(caller, target.name, approval, prepared, tool_call)
 
 
 def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:
