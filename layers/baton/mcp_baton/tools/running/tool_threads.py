@@ -66,17 +66,6 @@ ABANDONED = AbandonedThreads()
 """The threads of this process."""
 
 
-class SentNotification(Struct, frozen=True):
-    method: str
-    params: dict[str, Json]
-
-
-class SentQuestion(Struct, frozen=True):
-    identifier: str
-    method: str
-    params: JsonObject
-
-
 class Returned(Struct, frozen=True):
     value: object
 
@@ -100,7 +89,8 @@ class NotStarted(Struct, frozen=True):
 type Ending = Returned | Raised | TimedOut | NotStarted
 """How the call of a function ended."""
 
-type Mail = SentNotification | SentQuestion | Returned | Raised
+type Mail = Returned | Raised | Callable[["Listener"], None]
+"""How the function ended, or what the request's thread sends for it."""
 
 
 class ToolThread:
@@ -136,20 +126,21 @@ class ToolThread:
                     ABANDONED.add(self._function, -1)
 
     def unless_given_up(self, function: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        """Wrap a function, so that it does not start after `give_up`, and ends with the last item of its generator."""
+        """Wrap a function, so that it does not start after it was given up (`decide`), and ends with the last item of
+        its generator."""
 
         def start(**arguments: Any) -> Any:
-            if not self._decide():
+            if not self.decide():
                 raise Abandoned
             return (_await_whole if is_async else _read_whole)(function(**arguments))
 
         return start
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
-        self._mail.put(SentNotification(method, params))
+        self._mail.put(lambda listener: listener.notify(method, params))
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
-        self._mail.put(SentQuestion(identifier, method, params))
+        self._mail.put(lambda listener: listener.request(identifier, method, params))
 
     def returned(self, value: object) -> None:
         self._mail.put(Returned(value))
@@ -166,10 +157,6 @@ class ToolThread:
         except queue.Empty:
             return None
 
-    def give_up(self) -> bool:
-        """Prevent that the function starts. Returns `False` if it has started before."""
-        return self._decide()
-
     def abandon(self) -> None:
         """Stop waiting for the thread. Does nothing if it has ended."""
         with ABANDONED.lock:
@@ -177,8 +164,11 @@ class ToolThread:
             if self._is_running:
                 ABANDONED.add(self._function, 1)
 
-    def _decide(self) -> bool:
-        """Decide whether the function starts. Returns `True` only for the first of the two threads."""
+    # For both
+
+    def decide(self) -> bool:
+        """Decide whether the function starts: its thread lets it start, the thread of the request gives it up. Returns
+        `True` only for the first of both."""
         with ABANDONED.lock:
             was_decided, self._is_decided = self._is_decided, True
         return not was_decided
@@ -245,20 +235,18 @@ def run_and_deliver(
                 return mail  # even if the time is over by now: the function has had its effect
             case None:
                 listener.keep_alive()  # a proxy would close a connection that is silent for longer
-            case SentNotification(method, params):
-                listener.notify(method, params)
-            case SentQuestion(identifier, method, params):
-                listener.request(identifier, method, params)
+            case send:
+                send(listener)
         remaining_s = left_s()
         if remaining_s is not None and remaining_s <= 0:
             # The function may be about to start, or wait for its dependencies. Only one of both threads decides.
-            was_started = not thread.give_up()
+            was_started = not thread.decide()
             cancel()
             return TimedOut(limit_s or 0.0) if was_started else NotStarted()
         # Call `pulse` after each message, too: a function that sends many must not delay it.
         wait_s = min(KEEP_ALIVE_S, pulse())
         if listener.gone and not stay:
-            thread.give_up()
+            thread.decide()
             cancel()
             raise CallerGone
 
