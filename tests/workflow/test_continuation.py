@@ -16,7 +16,7 @@ from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing import Client, Connect, Result
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
-from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch, matching_step
+from mcp_baton.workflow.continuation import ContinuationCall, MadeCall, matching_step
 from mcp_baton.workflow.pause import PauseReason, SchemaMismatch
 from tests.fakes import plan_of, statuses_of, task_of
 from tests.support.client import Era, Table, related_meta
@@ -278,7 +278,7 @@ def batch_of(
 ) -> Batch:
     changes = TaskVariables({}) if variables is None else variables
     plan = plan_of(task_of(WORKFLOW, letters, pause=pause), WORKFLOW)
-    return continuation_batch(plan, ContinuationCall(tool, {}), outcome, changes, matching_step(plan, tool, {}))
+    return MadeCall(plan, ContinuationCall(tool, {}), outcome, changes, matching_step(plan, tool, {})).batch()
 
 
 EXTRA = {

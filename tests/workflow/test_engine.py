@@ -31,7 +31,7 @@ from mcp_baton.testing.store import TABLE
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome, ResourceUnavailable, Succeeded
-from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch, matching_step
+from mcp_baton.workflow.continuation import ContinuationCall, MadeCall, matching_step
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun, Persisted
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
@@ -362,7 +362,7 @@ def paused_task(store: DynamoDBStore, host: ScriptedHost, definition: Workflow =
 
 def continuation(task: TaskRecord, tool: str, outcome: Outcome, arguments: JsonObject | None = None) -> Batch:
     plan, call = plan_of(task, THREE), ContinuationCall(tool, arguments or {})
-    return continuation_batch(plan, call, outcome, TaskVariables({}), matching_step(plan, tool, call.arguments))
+    return MadeCall(plan, call, outcome, TaskVariables({}), matching_step(plan, tool, call.arguments)).batch()
 
 
 def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Workflow = THREE) -> TaskRecord:

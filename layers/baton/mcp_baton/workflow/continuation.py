@@ -24,7 +24,15 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.host import status_of, stored_result
 from mcp_baton.workflow.list_elements import ListElements, failed_items, item_name
-from mcp_baton.workflow.pause import ApprovalRequired, FailedItem, StepFailed, UnapprovedItem, pause_after, pause_at
+from mcp_baton.workflow.pause import (
+    ApprovalRequired,
+    FailedItem,
+    PauseReason,
+    StepFailed,
+    UnapprovedItem,
+    pause_after,
+    pause_at,
+)
 from mcp_baton.workflow.plan import CallArguments, Plan
 from mcp_baton.workflow.stored_calls import stored_call
 
@@ -165,38 +173,148 @@ def attempts_for(plan: Plan, tool: str) -> int:
     return 2 * len(names) + 8 + sum(len(items.elements) for items in lists if items)
 
 
-def continuation_batch(
-    plan: Plan,
-    call: ContinuationCall,
-    outcome: Outcome,
-    variables: TaskVariables,
-    match: MatchedStep | None,
-    timing: Timing | None = None,
-) -> Batch:
-    """The batch that records a call as a step.
+class MadeCall(Struct, frozen=True):
+    """A call that was made, to be recorded in its task as it is now.
 
-    Without a step, the call is recorded as an extra call. So is a call of a skipped step, and a failure of a completed
-    step: it never replaces a result.
+    Attributes:
+        variables: The task's variables, with what the tool has set.
+        match: The step as which the call is recorded; `None` for an extra call.
     """
-    if isinstance(outcome, Failed):
-        # The error may quote the call's arguments.
-        name = match.name if match else None
-        outcome = replace(outcome, error=plan.without_secrets(name, call.tool, call.arguments, outcome.error))
-    if match is not None and plan.is_skipped(match.step):
-        match = None
-    if match is not None and match.item is not None:
-        batch = _item_batch(plan, match, match.item, call.tool, outcome, variables, timing)
-        if batch is not None:
-            return batch
-        match = None
-    write = _step_write(plan, match, call, outcome, timing) if match else None
-    extra: dict[str, Json] = {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
-    return Batch(
-        steps=(write,) if write else (),
-        pauses=_pauses_after(plan, write, call, outcome) if write else None,
-        variables=variables.changed | (_early_note(plan, write) if write else extra),
-        removed=variables.removed,
-    )
+
+    plan: Plan
+    call: ContinuationCall
+    outcome: Outcome
+    variables: TaskVariables
+    match: MatchedStep | None
+    timing: Timing | None = None
+
+    def batch(self) -> Batch:
+        """The batch that records the call.
+
+        Without a step, the call is recorded as an extra call. So is a call of a skipped step, and a failure of a
+        completed step: it never replaces a result.
+        """
+        match = None if self.match is None or self.plan.is_skipped(self.match.step) else self.match
+        if match is not None and match.item is not None:
+            batch = self._item_batch(match, match.item)
+            if batch is not None:
+                return batch
+            match = None
+        write = self._step_write(match) if match else None
+        extra: dict[str, Json] = {f"{EXTRA_PREFIX}{self.call.tool}": stored_result(self._recorded)}
+        return Batch(
+            steps=(write,) if write else (),
+            pauses=self._pauses_after(write) if write else None,
+            variables=self.variables.changed | (_early_note(self.plan, write) if write else extra),
+            removed=self.variables.removed,
+        )
+
+    @property
+    def _recorded(self) -> Outcome:
+        """The outcome, without the secret arguments that an error may quote."""
+        if isinstance(self.outcome, Succeeded):
+            return self.outcome
+        name, call = self.match.name if self.match else None, self.call
+        error = self.plan.without_secrets(name, call.tool, call.arguments, self.outcome.error)
+        return replace(self.outcome, error=error)
+
+    def _step_write(self, match: MatchedStep) -> StepWrite | None:
+        call, outcome, status = self.call, self._recorded, StepStatus(match.step["status"])
+        if status is StepStatus.COMPLETED and isinstance(outcome, Failed):
+            return None
+        arguments = stored_call(call.arguments, self.plan.hidden(match.name, call.tool, call.arguments))
+        result = stored_result(outcome)
+        return StepWrite(match.index, match.name, status, status_of(outcome), result, arguments, self.timing)
+
+    def _pauses_after(self, write: StepWrite) -> tuple[JsonObject, ...] | None:
+        plan, call, outcome = self.plan, self.call, self._recorded
+        if isinstance(outcome, Succeeded):
+            return plan.pauses_with(write.name, None)
+        # The key is a digest, from which a short secret could be guessed.
+        key = None if plan.hidden(write.name, call.tool, call.arguments) else call.key
+        pause, before = self._failure_of(outcome, write.name, key), pause_at(write.name, plan.pauses)
+        refused = tuple(sorted(before.refused_arguments)) if before else ()
+        return plan.pauses_with(write.name, replace(pause, refused=refused))
+
+    def _failure_of(self, failed: Failed, name: str, key: str | None = None) -> StepFailed:
+        step = self.plan.workflow.step(name) if self.plan.workflow else None
+        return pause_after(failed, step, name, self.call.tool, key=key)
+
+    def _item_batch(self, match: MatchedStep, item: int) -> Batch | None:
+        """The batch that records the call of one element; `None` for a failure of one that has a result. The batch
+        requires the task as it was read: other calls write the same variable."""
+        plan, outcome, name, status = self.plan, self.outcome, match.name, StepStatus(match.step["status"])
+        if status is StepStatus.COMPLETED:
+            return self._replaced_item_batch(match, item)
+        items = plan.items_of(name) or ListElements([], {})
+        stored_names = {f"{ITEMS_PREFIX}{name}", f"{ELEMENTS_PREFIX}{name}"}
+        if isinstance(outcome, Succeeded):
+            replaced = frozenset({item}) if items.stored and item in items.stored.done else frozenset()
+            items = replace(items, known={**items.known, item: outcome.value}, dropped=items.dropped | replaced)
+        elif item in items.done:
+            return None
+        steps: tuple[StepWrite, ...] = ()
+        notes: dict[str, Json] = {}
+        is_done = not items.open
+        if is_done:
+            result = ListResult() if items.stored else items.in_order
+            steps = (StepWrite(match.index, name, status, StepStatus.COMPLETED, result, timing=self.timing),)
+            notes = _early_note(plan, steps[0])
+        return Batch(
+            steps=steps,
+            pauses=self._pauses_after_item(match, item, items),
+            variables=self.variables.changed | notes,
+            lists={name: items.to_write()} if items.stored or not is_done else {},
+            removed=self.variables.removed | (stored_names & plan.task.variables.keys() if is_done else set()),
+            same_version=True,
+        )
+
+    def _replaced_item_batch(self, match: MatchedStep, item: int) -> Batch | None:
+        """The batch that replaces the result of an element of a completed list."""
+        results = self.plan.results_of(match.name)
+        if not isinstance(self.outcome, Succeeded) or results is None:
+            return None
+        results = [*results[:item], self.outcome.value, *results[item + 1 :]]
+        write = StepWrite(match.index, match.name, StepStatus.COMPLETED, StepStatus.COMPLETED, results)
+        changed, removed = self.variables.changed, self.variables.removed
+        return Batch((write,), variables=changed, removed=removed, same_version=True)
+
+    def _pauses_after_item(self, match: MatchedStep, item: int, items: ListElements) -> tuple[JsonObject, ...] | None:
+        """The reasons after the call of an element, with these results. That of the list names the calls that have
+        failed and not succeeded since."""
+        plan, outcome, name = self.plan, self._recorded, match.name
+        stored_pause = pause_at(name, plan.pauses)
+        failed = stored_pause.failed_items if isinstance(stored_pause, StepFailed) else ()
+        errors = {other.index: other.error for other in failed}
+        unapproved_count, unapproved = _unapproved_after(stored_pause, item, errors)
+        if isinstance(outcome, Failed):
+            errors[item] = outcome.error
+        else:
+            errors.pop(item, None)
+        count = len(items.open) - unapproved_count if match.step["status"] == StepStatus.FAILED else len(errors)
+        if isinstance(stored_pause, StepFailed):  # some calls may not have been made, for lack of time
+            told = {other.index for other in failed}
+            is_untold = len(told) < stored_pause.failed_count and all(
+                other.index != item for other in stored_pause.unapproved
+            )
+            had_failed = item in told or is_untold
+            count = stored_pause.failed_count - had_failed + isinstance(outcome, Failed)
+        error = failed_items(errors, count, items, unapproved_count)
+        if isinstance(outcome, Failed):
+            pause = self._failure_of(replace(outcome, error=error), name)
+        elif not items.open or (isinstance(stored_pause, StepFailed) and not count):
+            return plan.pauses_with(name, None)
+        elif isinstance(stored_pause, StepFailed):
+            pause = replace(stored_pause, error=error)
+        elif isinstance(stored_pause, ApprovalRequired) and unapproved:
+            return plan.pauses_with(name, stored_pause.of_items(unapproved_count, unapproved))
+        else:
+            return None  # the other elements still need what the reason says, if there is one
+        # A call with other arguments does not make those of the step valid.
+        refused = {other.index: other.refused for other in failed}
+        failures = tuple(FailedItem(index, error, refused.get(index, ())) for index, error in sorted(errors.items()))
+        details = replace(pause, failed_items=failures, failed_count=count)
+        return plan.pauses_with(name, replace(details, unapproved_count=unapproved_count, unapproved=unapproved))
 
 
 def _early_note(plan: Plan, write: StepWrite) -> dict[str, Json]:
@@ -213,139 +331,13 @@ def _early_note(plan: Plan, write: StepWrite) -> dict[str, Json]:
     return {variable: is_early} if is_early or variable in plan.task.variables else {}
 
 
-def _item_batch(
-    plan: Plan,
-    match: MatchedStep,
-    item: int,
-    tool: str,
-    outcome: Outcome,
-    variables: TaskVariables,
-    timing: Timing | None,
-) -> Batch | None:
-    """The batch that records the call of one element; `None` for a failure of one that has a result. The batch requires
-    the task as it was read: other calls write the same variable."""
-    name, status = match.name, StepStatus(match.step["status"])
-    if status is StepStatus.COMPLETED:
-        return _replaced_item_batch(plan, match, item, outcome, variables)
-    items = plan.items_of(name) or ListElements([], {})
-    stored_names, errors = {f"{ITEMS_PREFIX}{name}", f"{ELEMENTS_PREFIX}{name}"}, _item_errors(plan, name)
-    unapproved = _unapproved_after(plan, name, item, errors)
-    if isinstance(outcome, Succeeded):
-        replaced = frozenset({item}) if items.stored and item in items.stored.done else frozenset()
-        items = replace(items, known={**items.known, item: outcome.value}, dropped=items.dropped | replaced)
-        errors.pop(item, None)
-    elif item in items.done:
-        return None
-    else:
-        errors[item] = outcome.error
-    steps: tuple[StepWrite, ...] = ()
-    notes: dict[str, Json] = {}
-    is_done = not items.open
-    if is_done:
-        result = ListResult() if items.stored else items.in_order
-        steps = (StepWrite(match.index, name, status, StepStatus.COMPLETED, result, timing=timing),)
-        notes = _early_note(plan, steps[0])
-    return Batch(
-        steps=steps,
-        pauses=_pauses_after_item(plan, match, item, tool, outcome, errors, items, unapproved),
-        variables=variables.changed | notes,
-        lists={name: items.to_write()} if items.stored or not is_done else {},
-        removed=variables.removed | (stored_names & plan.task.variables.keys() if is_done else set()),
-        same_version=True,
-    )
-
-
-def _replaced_item_batch(
-    plan: Plan, match: MatchedStep, item: int, outcome: Outcome, variables: TaskVariables
-) -> Batch | None:
-    """The batch that replaces the result of an element of a completed list."""
-    results = plan.results_of(match.name)
-    if not isinstance(outcome, Succeeded) or results is None:
-        return None
-    results = [*results[:item], outcome.value, *results[item + 1 :]]
-    write = StepWrite(match.index, match.name, StepStatus.COMPLETED, StepStatus.COMPLETED, results)
-    return Batch((write,), variables=variables.changed, removed=variables.removed, same_version=True)
-
-
-def _item_errors(plan: Plan, name: str) -> dict[int, str]:
-    pause = pause_at(name, plan.pauses)
-    return {item.index: item.error for item in pause.failed_items} if isinstance(pause, StepFailed) else {}
-
-
 def _unapproved_after(
-    plan: Plan, name: str, item: int, errors: Mapping[int, str]
+    pause: PauseReason | None, item: int, errors: Mapping[int, str]
 ) -> tuple[int, tuple[UnapprovedItem, ...]]:
     """How many calls of a list have no approval after the call of this element, and those of them that are stored."""
-    pause = pause_at(name, plan.pauses)
     if not isinstance(pause, StepFailed | ApprovalRequired):
         return 0, ()
     count, stored = pause.unapproved_count, pause.unapproved
     others = tuple(other for other in stored if other.index != item)
     was_unapproved = others != stored or (len(stored) < count and item not in errors)
     return count - was_unapproved, others
-
-
-def _pauses_after_item(
-    plan: Plan,
-    match: MatchedStep,
-    item: int,
-    tool: str,
-    outcome: Outcome,
-    errors: Mapping[int, str],
-    items: ListElements,
-    unapproved: tuple[int, tuple[UnapprovedItem, ...]],
-) -> tuple[JsonObject, ...] | None:
-    """The reasons after the call of an element. That of the list names the calls that have failed and not succeeded
-    since."""
-    name = match.name
-    stored_pause, (unapproved_count, unapproved_items) = pause_at(name, plan.pauses), unapproved
-    count = len(items.open) - unapproved_count if match.step["status"] == StepStatus.FAILED else len(errors)
-    if isinstance(stored_pause, StepFailed):  # some calls may not have been made, for lack of time
-        told = {failed.index for failed in stored_pause.failed_items}
-        is_untold = len(told) < stored_pause.failed_count and all(
-            other.index != item for other in stored_pause.unapproved
-        )
-        had_failed = item in told or is_untold
-        count = stored_pause.failed_count - had_failed + isinstance(outcome, Failed)
-    error = failed_items(errors, count, items, unapproved_count)
-    if isinstance(outcome, Failed):
-        step = plan.workflow.step(name) if plan.workflow else None
-        pause = pause_after(replace(outcome, error=error), step, name, tool)
-    elif not items.open or (isinstance(stored_pause, StepFailed) and not count):
-        return plan.pauses_with(name, None)
-    elif isinstance(stored_pause, StepFailed):
-        pause = replace(stored_pause, error=error)
-    elif isinstance(stored_pause, ApprovalRequired) and unapproved_items:
-        return plan.pauses_with(name, stored_pause.of_items(unapproved_count, unapproved_items))
-    else:
-        return None  # the other elements still need what the reason says, if there is one
-    # A call with other arguments does not make those of the step valid.
-    before = stored_pause.failed_items if isinstance(stored_pause, StepFailed) else ()
-    refused = {item.index: item.refused for item in before}
-    failures = tuple(FailedItem(index, error, refused.get(index, ())) for index, error in sorted(errors.items()))
-    details = replace(pause, failed_items=failures, failed_count=count)
-    return plan.pauses_with(name, replace(details, unapproved_count=unapproved_count, unapproved=unapproved_items))
-
-
-def _step_write(
-    plan: Plan, match: MatchedStep, call: ContinuationCall, outcome: Outcome, timing: Timing | None
-) -> StepWrite | None:
-    index, step = match.index, match.step
-    status = StepStatus(step["status"])
-    if status is StepStatus.COMPLETED and isinstance(outcome, Failed):
-        return None
-    arguments = stored_call(call.arguments, plan.hidden(step["name"], call.tool, call.arguments))
-    return StepWrite(index, step["name"], status, status_of(outcome), stored_result(outcome), arguments, timing)
-
-
-def _pauses_after(
-    plan: Plan, write: StepWrite, call: ContinuationCall, outcome: Outcome
-) -> tuple[JsonObject, ...] | None:
-    if isinstance(outcome, Succeeded):
-        return plan.pauses_with(write.name, None)
-    step = plan.workflow.step(write.name) if plan.workflow else None
-    # The key is a digest, from which a short secret could be guessed.
-    key = None if plan.hidden(write.name, call.tool, call.arguments) else call.key
-    pause, before = pause_after(outcome, step, write.name, call.tool, key=key), pause_at(write.name, plan.pauses)
-    refused = tuple(sorted(before.refused_arguments)) if before else ()
-    return plan.pauses_with(write.name, replace(pause, refused=refused))

@@ -28,9 +28,9 @@ from mcp_baton.tools.secrets import oversized_secret
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.continuation import (
     ContinuationCall,
+    MadeCall,
     MatchedStep,
     attempts_for,
-    continuation_batch,
     is_turn,
     match_again,
     named_step,
@@ -151,7 +151,7 @@ class Continuation(Struct, frozen=True):
             if current is not plan.task:
                 current_plan = plan_of(request.server, current)
                 match = match_again(current_plan, call)
-            batches.append(batch := continuation_batch(current_plan, call, outcome, variables, match, timing))
+            batches.append(batch := MadeCall(current_plan, call, outcome, variables, match, timing).batch())
             return replace(batch, named=True)
 
         attempts = attempts_for(plan, self.call.tool)
