@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from mcp_baton.telemetry import Collector, Measurement, Notes, Span
 from mcp_baton.transport.request_context import correlation_id
 
@@ -45,35 +47,23 @@ type Handler = Callable[[Any, Any, str], dict[str, Any]]
 """Handles an event. Arguments: the event, Lambda's context, the correlation id."""
 
 
-class ObservedHandler:
+class ObservedHandler(Struct, eq=False):
     """Calls a handler and reports its metrics and traces.
 
-    Args:
+    Attributes:
         sampled: Returns whether X-Ray samples the current invocation.
         later: Runs work after the response.
         cold_start: Whether the first request has a cold start.
     """
 
-    def __init__(
-        self,
-        handler: Handler,
-        collector: Collector,
-        *,
-        logs: "PowertoolsHandler",
-        metrics: "EmbeddedMetrics",
-        traces: "XRayTraces",
-        sampled: Callable[[], bool],
-        later: Callable[[Callable[[], None]], None],
-        cold_start: bool = True,
-    ) -> None:
-        self._handler = handler
-        self._collector = collector
-        self._logs = logs
-        self._metrics = metrics
-        self._traces = traces
-        self._sampled = sampled
-        self._later = later
-        self._cold_start = cold_start
+    handler: Handler
+    collector: Collector
+    logs: "PowertoolsHandler"
+    metrics: "EmbeddedMetrics"
+    traces: "XRayTraces"
+    sampled: Callable[[], bool]
+    later: Callable[[Callable[[], None]], None]
+    cold_start: bool = True
 
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
         """Handle an event.
@@ -81,7 +71,7 @@ class ObservedHandler:
         Raises:
             Exception: the error of the handler. Lambda counts it, and retries the event of a worker.
         """
-        cold_start, self._cold_start = self._cold_start, False
+        cold_start, self.cold_start = self.cold_start, False
         request_id = correlation_id(event.get("requestContext") if isinstance(event, Mapping) else None, context)
         reported_id = request_id
         keys = {
@@ -90,26 +80,26 @@ class ObservedHandler:
             "function_name": getattr(context, "function_name", None),
             "cold_start": cold_start,
         }
-        self._logs.begin(keys)
+        self.logs.begin(keys)
 
         def correlate(other_id: str) -> None:
             nonlocal reported_id
             reported_id = other_id
-            self._logs.begin({**keys, "correlation_id": other_id})
+            self.logs.begin({**keys, "correlation_id": other_id})
 
-        self._collector.begin(correlate, traced=self._sampled())
+        self.collector.begin(correlate, traced=self.sampled())
         try:
-            return self._handler(event, context, request_id)
+            return self.handler(event, context, request_id)
         finally:
-            notes = self._collector.take()
+            notes = self.collector.take()
             if notes.measurements or notes.spans:
-                self._later(partial(self._report, notes, reported_id, cold_start))
+                self.later(partial(self._report, notes, reported_id, cold_start))
 
     def _report(self, notes: Notes, request_id: str, cold_start: bool) -> None:
         try:
-            self._metrics.report(notes.measurements, request_id)
+            self.metrics.report(notes.measurements, request_id)
             if notes.spans:
-                self._traces.report(notes.spans, request_id, cold_start=cold_start)
+                self.traces.report(notes.spans, request_id, cold_start=cold_start)
         except Exception:
             # The response was sent, so an error here must not fail the invocation.
             logger.exception("request %s: its metrics or traces could not be reported", request_id)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec import Struct
+
 from mcp_baton.protocol.http import START_EVENT, ClientGone, HttpResponse
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.transport.events import EventFormat, UnreadableBody, format_of, http_request, request_context_of
@@ -28,10 +30,10 @@ type EventHandler = Callable[[JsonObject, Exchange], JsonObject]
 """Works on the member of an asynchronous event, and returns a report."""
 
 
-class LambdaAdapter:
+class LambdaAdapter(Struct, frozen=True, eq=False):
     """An application as a Lambda handler (docs/deploying.md).
 
-    Args:
+    Attributes:
         allow_anonymous: As for `resolve_owner`.
         streaming: Whether responses may be streamed if the caller of the handler supports it (`stream_opener`).
             Otherwise they are returned whole.
@@ -39,20 +41,11 @@ class LambdaAdapter:
         start: Handles the events that start workflows: a whole event, or an array of events.
     """
 
-    def __init__(
-        self,
-        app: Application,
-        *,
-        allow_anonymous: bool,
-        streaming: bool,
-        event_handlers: Mapping[str, EventHandler] = MappingProxyType({}),
-        start: StartHandler | None = None,
-    ) -> None:
-        self._app = app
-        self._allow_anonymous = allow_anonymous
-        self._streaming = streaming
-        self._event_handlers = event_handlers
-        self._start = start
+    app: Application
+    allow_anonymous: bool
+    streaming: bool
+    event_handlers: Mapping[str, EventHandler] = MappingProxyType({})
+    start: StartHandler | None = None
 
     def __call__(self, event: object, context: object, request_id: str | None = None) -> dict[str, Any]:
         """Handle an event. By default, the correlation id is the id of the event or of the context.
@@ -65,25 +58,25 @@ class LambdaAdapter:
             Exception: the application failed while it streamed. The caller must abort the stream, so that it does not
                 look complete.
         """
-        for name, work in self._event_handlers.items():
+        for name, work in self.event_handlers.items():
             if isinstance(event, Mapping) and isinstance(event.get(name), Mapping):
                 return dict(work(event[name], _exchange(request_id or correlation_id({}, context), context)))
-        if self._start is not None and _starts_workflows(event):
-            return dict(self._start(event, _exchange(request_id or correlation_id({}, context), context)))
+        if self.start is not None and _starts_workflows(event):
+            return dict(self.start(event, _exchange(request_id or correlation_id({}, context), context)))
         form, http_event = format_of(event)
         request_id = request_id or correlation_id(request_context_of(http_event), context)
-        exchange = _exchange(request_id, context, stream_opener.get() if self._streaming else None)
+        exchange = _exchange(request_id, context, stream_opener.get() if self.streaming else None)
         response = self._respond(http_event, form, exchange)
         return {} if response is None else form.result(exchange.with_added_headers(response))
 
     def _respond(self, event: Mapping[str, object], form: EventFormat, exchange: Exchange) -> HttpResponse | None:
         """Call the application. Return its response; `None` if it was streamed."""
         try:
-            request = http_request(event, form, allow_anonymous=self._allow_anonymous)
+            request = http_request(event, form, allow_anonymous=self.allow_anonymous)
         except UnreadableBody as error:
             return _error(400, str(error), exchange.request_id)
         try:
-            return exchange.finish(self._app(request, exchange))
+            return exchange.finish(self.app(request, exchange))
         except ClientGone:
             logger.info("request %s: the client disconnected before the response was complete", exchange.request_id)
             return None
