@@ -1,10 +1,12 @@
 """An approval covers the call as it was sent: no other call is equal to it, and it is equal to itself everywhere."""
 
+import datetime
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import InitVar, dataclass
 from itertools import count
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -134,6 +136,10 @@ def test_calls_of_a_step_with_different_values_have_different_idempotency_keys(
         (str | None, None, None, True),
         (Annotated[int, Field(gt=0)], 5, 5, True),
         (int, Field(5), 5, True),
+        (datetime.date, datetime.date(2026, 1, 2), "2026-01-02", True),
+        (datetime.timedelta, datetime.timedelta(hours=1), "PT1H", True),
+        (list[Path], [Path("/a")], ["/a"], True),
+        (set[str], {"b", "a"}, ["a", "b"], True),
         (int, 5, 6, False),
         (bool, False, 0.5, False),
         (SecretStr, SecretStr("good"), "**********", False),

@@ -217,6 +217,8 @@ def _aliases(field: Any) -> Sequence[object]:
 
 
 NO_STATIC_DEFAULT: Final = object()
+_TEXT_MODULES: Final = frozenset({"datetime", "decimal", "ipaddress", "pathlib", "uuid"})
+"""Modules of types whose values are texts in JSON, which show all of them."""
 
 
 def static_default(default: object) -> Any:
@@ -227,8 +229,10 @@ def static_default(default: object) -> Any:
         return default
     if type(default) is float:
         return default if math.isfinite(default) else NO_STATIC_DEFAULT
-    if type(default).__module__ in ("decimal", "uuid"):
-        return str(default)
+    if isinstance(default, set | frozenset):
+        default = sorted(default, key=repr)
+    if type(default).__module__.partition(".")[0] in _TEXT_MODULES:
+        return to_json(default)
     if type(default) in (list, tuple):
         items = [static_default(item) for item in cast("list[object]", default)]
         return NO_STATIC_DEFAULT if NO_STATIC_DEFAULT in items else items
