@@ -14,6 +14,7 @@ from mcp_baton import (
     Question,
     Server,
     ToolError,
+    ToolStep,
     Wait,
     Workflow,
     ask_user,
@@ -85,6 +86,30 @@ def test_a_resume_with_null_empty_texts_and_defaults_keeps_the_stored_arguments(
     assert shop.calls == [("Walden", 5, "soon", None)] * 2
     assert run.text.endswith(f"{IGNORED}title, weeks, note, answers.reader.")
     assert [run.paused, run.steps["reader"]] == [True, "pending"]
+
+
+@pytest.mark.parametrize(("kind", "stored", "empty"), [(list[str], ["a"], []), (dict[str, int], {"a": 1}, {})])
+def test_a_resume_with_an_empty_list_or_object_keeps_the_stored_one(
+    baton: Connect, kind: Any, stored: Json, empty: Json
+) -> None:
+    """A strict mode makes each parameter required, and a list or an object cannot be null there."""
+    server = Server("shop")
+
+    @server.tool
+    def echo(value: Any) -> Any:
+        return value
+
+    question = Question("go", "Go?", bool, of="user")
+    steps = [question, ToolStep("echo", {"value": prompt_arg("value")}, tool="echo")]
+    server.add_workflow(
+        Workflow(name="flow", description="echo", arguments=[Argument("value", required=True, type=kind)], steps=steps)
+    )
+    client = baton(server)
+    first = client.call_workflow("flow", {"value": stored})
+    run = client.call_workflow("flow", {"value": empty, "answers": {"go": True}}, first.task_id)
+
+    assert client.calls("echo") == [{"value": stored}]
+    assert run.text.endswith(f"{IGNORED}value.")
 
 
 def test_a_resume_names_no_value_that_equals_the_stored_one(client: Client, shop: Shop) -> None:

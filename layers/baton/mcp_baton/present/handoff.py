@@ -294,7 +294,7 @@ def not_recorded(run: EndedRun) -> list[str]:
 
 def ignored_values(run: EndedRun) -> list[str]:
     """The sentences about values of this call that were not used."""
-    rule = "In a resume, null, an empty text or a default replaces no stored value"
+    rule = "In a resume, null, an empty value or a default replaces no stored value"
     ignored = [f"{rule}, so these were ignored: {', '.join(run.ignored)}."] if run.ignored else []
     wrong = [f"The user's form has a wrong answer: {quoted_error(run.wrong_answer)}."] if run.wrong_answer else []
     return [cut(text, MAX_EVENT_BYTES) for text in (*ignored, *wrong)]

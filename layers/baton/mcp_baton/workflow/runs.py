@@ -315,9 +315,10 @@ def _changed_arguments(known: KnownValues, stored: JsonObject) -> JsonObject:
 
 def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
     """Return the arguments of a resume without those that mean "left out": strict modes of models, and some frameworks,
-    send null, an empty text or the default for these. Also return the names of those that differ from the stored ones,
+    send null, an empty value or the default for these. Also return the names of those that differ from the stored ones,
     and of empty answers."""
     declared = {argument.name: argument for argument in workflow.arguments}
+    defaults = {name: as_text(item.default) for name, item in declared.items() if item.default is not None}
     replacing: dict[str, Json] = {}
     ignored: list[str] = []
     for name, value in given.items():
@@ -327,7 +328,7 @@ def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tup
         elif name not in stored:
             if not is_empty(value) or not (argument.secret or (value is None and not takes_null(argument))):
                 replacing[name] = value
-        elif is_empty(value) or (argument.default is not None and as_text(value) == as_text(argument.default)):
+        elif is_empty(value) or value in ([], {}) or as_text(value) == defaults.get(name):
             if as_text(value) != as_text(stored[name]):
                 ignored.append(name)
         else:
