@@ -5,7 +5,12 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from mcp_baton.tools.tool import declared_name, definition_with_approval, definition_with_task_id, free_name
+from mcp_baton.tools.published_schema import (
+    declared_name,
+    definition_with_approval,
+    definition_with_task_id,
+    free_name,
+)
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 CLOSED = {**OBJECT, "additionalProperties": False}

@@ -7,7 +7,8 @@ references and at discriminators, and strict modes require each property, so an 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from mcp_baton.protocol.json import JsonObject, dumps, json_size
+from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size
+from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.param_headers import PARAM_HEADER_KEYWORD
 
 MAX_INLINED_SCHEMA_BYTES: Final = 20_000
@@ -205,3 +206,104 @@ def _references(node: Any) -> Iterator[str]:
     elif isinstance(node, list):
         for value in node:
             yield from _references(value)
+
+
+# The arguments and properties that Baton adds to a tool's schemas
+
+NEXT: Final = "baton_next"
+"""The property of structured content with the outcome of a call and the next call."""
+
+_TASK_ID_SCHEMA: Final = optional_parameter(
+    {
+        "description": "The task_id that a workflow gives for this call, as it is. Leave it out if none is given.",
+        "type": "string",
+    }
+)
+_NEXT_DESCRIPTION: Final = "The outcome of this call in its workflow task, and the next call."
+
+_EXTENSIBLE: Final = frozenset(
+    {
+        *("type", "properties", "required", "additionalProperties", "minProperties", "dependentRequired"),
+        *("$schema", "$id", "$defs", "$comment", "definitions", "title", "description", "default", "examples"),
+        *("deprecated", "readOnly", "writeOnly", "discriminator"),
+    }
+)
+"""Keywords at the root of a schema that allow another property."""
+
+
+def definition_with_task_id(definition: JsonObject) -> JsonObject:
+    """Add the argument `task_id` to a tool's definition, and the property that its results then have."""
+    result = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK_ID_SCHEMA)}
+    schema: Any = definition.get("outputSchema")
+    if schema is not None and (name := declared_name(schema)) is not None:
+        result["outputSchema"] = _with_output(schema, name, _next_property(schema))
+    return result
+
+
+APPROVAL: Final = "approval"
+"""The property of structured content that says which approval a call needs."""
+
+_APPROVAL_SCHEMA: Final = {"description": "The approval that this call needs before it can run.", "type": "object"}
+
+
+def definition_with_approval(definition: JsonObject) -> JsonObject:
+    """Add a property to a tool's output schema, with which a result says which approval the call needs."""
+    schema: Any = definition.get("outputSchema")
+    if schema is None or not takes_approval(schema):
+        return definition
+    extended_schema = _with_output(schema, APPROVAL, _APPROVAL_SCHEMA)
+    required = extended_schema.pop("required", [])
+    if required:
+        extended_schema["anyOf"] = [{"required": required}, {"required": [APPROVAL]}]
+    return {**definition, "outputSchema": extended_schema}
+
+
+def takes_approval(schema: Mapping[str, Any]) -> bool:
+    """Whether the property can be added to an output schema."""
+    return schema.keys() <= _EXTENSIBLE and APPROVAL not in schema.get("properties", {})
+
+
+def declared_name(schema: Mapping[str, Any]) -> str | None:
+    """Return the name of the property that is added to an output schema; `None` if none can be added."""
+    if not schema.keys() <= _EXTENSIBLE:
+        return None
+    properties = schema.get("properties", {})
+    return next((name for name in (NEXT, f"{NEXT}_") if name not in properties), None)
+
+
+def free_name(structured_content: JsonObject, schema: Mapping[str, Any] | None) -> str | None:
+    """Return the name of the property that can be added to structured content; `None` if none can be added."""
+    if schema is None:
+        names = [NEXT, f"{NEXT}_"]
+    else:
+        property_name = declared_name(schema)
+        if property_name is None:
+            return None
+        is_open = schema.get("additionalProperties", True) in (True, {})
+        names = [property_name, f"{property_name}_"] if is_open else [property_name]
+    return next((name for name in names if name not in structured_content), None)
+
+
+def _next_property(schema: Mapping[str, Any]) -> dict[str, Json]:
+    """Return the schema of the property. It has no type if the tool's own values may have a property of that name."""
+    if schema.get("additionalProperties", False) is False or _is_map(schema):
+        return {"description": _NEXT_DESCRIPTION, "type": "string"}
+    return {"description": _NEXT_DESCRIPTION}
+
+
+def _is_map(schema: Mapping[str, Any]) -> bool:
+    values = schema.get("additionalProperties")
+    return isinstance(values, Mapping) and bool(values) and not schema.get("properties")
+
+
+def _with_output(schema: Any, name: str, added: Mapping[str, Json]) -> dict[str, Any]:
+    """Add a property to an output schema. A map stays one, with another type of values: clients that make types of
+    schemas, such as FastMCP's, would lose its entries beside a property."""
+    if not _is_map(schema):
+        return _with_property(schema, name, added)
+    values = {"anyOf": [schema["additionalProperties"], {**added, "description": f"{name}: {added['description']}"}]}
+    return {**schema, "additionalProperties": values}
+
+
+def _with_property(schema: Any, name: str, added: Mapping[str, Json]) -> dict[str, Any]:
+    return {**schema, "properties": {**schema.get("properties", {}), name: dict(added)}}

@@ -8,9 +8,10 @@ from mcp_baton.tools.asking import identity_for_task
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.content import error_result
 from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome
+from mcp_baton.tools.published_schema import APPROVAL, takes_approval
 from mcp_baton.tools.running.caller import AskerFactory
 from mcp_baton.tools.running.runner import BoundFunction, bound_tool, call
-from mcp_baton.tools.tool import APPROVAL, Tool, takes_approval
+from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.pause import approval_pause
 from mcp_baton.workflow.request import Request

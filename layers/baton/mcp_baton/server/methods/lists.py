@@ -10,7 +10,8 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import InvalidParams
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.prompt import definition_of_prompt
-from mcp_baton.tools.tool import TaskSupport, Tool, definition_with_approval
+from mcp_baton.tools.published_schema import definition_with_approval
+from mcp_baton.tools.tool import TaskSupport, Tool
 from mcp_baton.workflow.request import Request
 
 logger = logging.getLogger(__name__)

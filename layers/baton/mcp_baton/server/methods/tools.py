@@ -10,7 +10,8 @@ from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.content import with_meta, with_note
 from mcp_baton.tools.outcomes import Failed, Outcome
 from mcp_baton.tools.param_headers import header_mismatch
-from mcp_baton.tools.tool import Tool, free_name
+from mcp_baton.tools.published_schema import free_name
+from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import TASK_ACTION
 from mcp_baton.workflow.direct_calls import outcome_alone, outcome_of, result_of
 from mcp_baton.workflow.refusals import InvalidToolArguments
