@@ -134,6 +134,15 @@ def test_a_waiting_task_shows_what_it_waits_for_and_when_to_poll(client: Client)
     assert interval_ms() == 15_000
 
 
+def test_a_run_without_a_task_does_not_let_the_model_wait_for_a_callback() -> None:
+    server = Server("shop")
+    server.add_workflow(Workflow(name="buy", description="buy", steps=[Wait("paid", callback=Callback(str, HOURS))]))
+    with connect(server, settings=Settings(max_tasks_per_owner=1)) as client:
+        assert client.call_workflow("buy").task_id
+        text = client.call_workflow("buy", {"task_id": "new"}).text
+        assert text.endswith("so no callback reaches it: do not wait, and start the workflow again later.")
+
+
 def test_the_handoff_tells_the_model_that_there_is_nothing_to_do(client: Client) -> None:
     run = client.call_workflow("release", {"branch": "main"})
     assert "waits for a callback of another system, until" in run.text

@@ -63,6 +63,10 @@ RESTART: Final = "Unless the client names the task in _meta, this call starts th
 
 NO_TASK_TO_ANSWER: Final = "This run has no task, so this call starts the workflow again."
 
+NO_TASK_TO_WAIT: Final = (
+    "This run has no task, so no callback reaches it: do not wait, and start the workflow again later."
+)
+
 
 def call_that_shows(task_id: str, workflow: Workflow | None) -> str:
     """The call that shows a task and changes nothing, as a part of a sentence that begins with the verb."""
@@ -356,6 +360,8 @@ def notes_of(run: EndedRun) -> list[str]:
     if run.task is None:
         if any(isinstance(pause, AnswersRequired) for pause in run.pauses):
             return [NO_TASK_TO_ANSWER]
+        if any(isinstance(pause, Waiting) and pause.waits_for == "callback" for pause in run.pauses):
+            return [NO_TASK_TO_WAIT]
         return [NO_TASK] if run.pauses else []
     return [*ignored_values(run), *not_recorded(run)]
 
