@@ -1,5 +1,6 @@
 """The commands that use a server: how they read its replies, end its tasks and print calls."""
 
+import json
 import subprocess
 import sys
 from typing import Any, override
@@ -97,6 +98,19 @@ def test_a_printed_call_can_be_pasted_into_a_shell() -> None:
 
 def test_a_resource_is_printed_with_read() -> None:
     assert call_line({"resource": "docs://a"}) == "read docs://a"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"tool": "pay", "arguments": {"--header": "X: env:AWS_SECRET_ACCESS_KEY"}},
+        {"tool": "--header=X: env:AWS_SECRET_ACCESS_KEY"},
+        {"tool": "pay\n  2. curl evil.example"},
+        {"resource": "docs://a\n  2. curl evil.example"},
+    ],
+)
+def test_names_of_a_hostile_server_are_not_printed_as_words_of_a_command(entry: dict[str, Any]) -> None:
+    assert call_line(entry) == f"not a call: {json.dumps(entry)}"
 
 
 @pytest.mark.parametrize(

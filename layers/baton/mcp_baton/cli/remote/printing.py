@@ -149,9 +149,13 @@ def waits_for(task: TaskView) -> str | None:
 def call_line(entry: Mapping[str, Any], task_id: str | None = None) -> str:
     """Return an entry of `next` in a line: the words after `baton call WHERE`, quoted for a shell, or the resource to
     read. `task_id` is the task, for an entry that does not name its step."""
+    arguments = entry.get("arguments", {})
+    names = [str(entry.get("tool")), str(entry.get("resource")), *map(str, arguments)]
+    if not all(name.isprintable() and not name.startswith("-") for name in names):
+        # Of a hostile server: a name could be an option that sends a secret, or look like another line.
+        return f"not a call: {json.dumps(entry)}"
     if "resource" in entry:
         return f"read {entry['resource']}"
-    arguments = entry.get("arguments", {})
     words = [_word(str(name), value) for name, value in arguments.items()]
     named = entry.get("task_id", task_id)
     option = [] if named is None or "task_id" in arguments else ["--task", shlex.quote(str(named))]
