@@ -1,17 +1,20 @@
 """Processes that tests start, and required programs that may be missing."""
 
 import os
+import shutil
 import socket
 import subprocess
 import time
 from contextlib import closing, suppress
 from http.client import HTTPConnection
+from pathlib import Path
 from random import SystemRandom
 from typing import NoReturn
 
 import pytest
 
 READY_WITHIN_S = 60.0
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser")
 
 
 def missing(reason: str) -> NoReturn:
@@ -19,6 +22,12 @@ def missing(reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def chromium_path() -> Path | None:
+    """Return this machine's Chromium, or the one that CHROMIUM names; `None` if there is none."""
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    return Path(path) if path else None
 
 
 def free_port() -> int:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.browser.suite.conftest import BATON, FLAGS, OWNER_HEADER, ROOT, chromium_path, connect
+from tests.browser.suite.conftest import BATON, FLAGS, OWNER_HEADER, ROOT, connect
 from tests.browser.suite.wire import Wire
+from tests.processes import chromium_path
 from tests.serving import served
 
 SIZE = {"width": 960, "height": 760}
@@ -22,7 +23,7 @@ def main(folder: Path) -> int:
     """Make the pictures. Return the exit code."""
     browser_path = chromium_path()
     if browser_path is None:
-        sys.stderr.write("there is no Chromium; on Debian: apt-get install chromium\n")
+        sys.stderr.write("there is no Chromium; on Debian: apt-get install chromium-headless-shell\n")
         return 1
     folder.mkdir(parents=True, exist_ok=True)
     with (

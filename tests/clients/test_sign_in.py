@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import ssl
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from tests.clients.api_gateway import OWNER_HEADER, ApiGateway
 from tests.clients.certificate import self_signed
 from tests.clients.cognito import Cognito
 from tests.clients.conftest import HERE, WITHIN_S, require
+from tests.processes import chromium_path
 from tests.serving import served
 from tests.smoke.endpoint import Endpoint
 from tests.template.cloudformation import Stack
@@ -239,7 +239,7 @@ def test_mcp_remote_signs_in_with_the_app_client_calls_and_refreshes(node: Path,
 def test_the_console_signs_in_renews_its_token_and_signs_out(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python, chromium = ROOT / "tests/browser/.venv/bin/python", shutil.which("chromium")
+    python, chromium = ROOT / "tests/browser/.venv/bin/python", chromium_path()
     require(python if chromium else None)
     console = world.url.removesuffix("/mcp") + "/console"
     settings = {"CONSOLE": "on", "SIGN_IN_URL": world.cognito.url, "BASE_URL": console.removesuffix("/console")}

@@ -165,6 +165,21 @@ def test_a_daemon_that_does_not_start_fails_the_run_with_its_log(checkout: Check
     assert (len(checkout.calls_of("dockerd")), len(vfs_calls)) == (2, 1)
 
 
+@needs_root
+@pytest.mark.parametrize(("status", "package"), [(0, "chromium-headless-shell"), (1, "chromium")])
+def test_the_browser_is_the_smallest_that_the_system_has(checkout: Checkout, status: int, package: str) -> None:
+    checkout.command("apt-cache", f"exit {status}\n")
+    bin_folder = checkout.folder / "bin"
+    (bin_folder / "chromium").unlink()
+    for name in ("bash", "mkdir", "timeout"):
+        (bin_folder / name).symlink_to(str(shutil.which(name)))
+
+    process = checkout.run("get-chromium", ".tools/chromium", CI="true", PATH=str(bin_folder))
+
+    assert process.returncode == 0, process.stderr
+    assert checkout.calls_of("apt-get")[-1].endswith(package)
+
+
 def test_uv_is_installed_by_its_hashes(checkout: Checkout) -> None:
     checkout.command("python3")
 

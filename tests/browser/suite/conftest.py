@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.suite.wire import Wire
-from tests.processes import missing
+from tests.processes import chromium_path, missing
 from tests.serving import served
 
 ROOT = Path(__file__).parents[3]
@@ -71,17 +70,11 @@ class Console:
         return text
 
 
-def chromium_path() -> Path | None:
-    """Return this machine's Chromium, or the one that CHROMIUM names; `None` if there is none."""
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    return Path(path) if path else None
-
-
 @pytest.fixture(scope="session")
 def chromium() -> Path:
     path = chromium_path()
     if path is None:
-        missing("there is no Chromium; on Debian: apt-get install chromium")
+        missing("there is no Chromium; on Debian: apt-get install chromium-headless-shell")
     return path
 
 
