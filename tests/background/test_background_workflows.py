@@ -24,7 +24,7 @@ from tests.support.background import call, created_task
 from tests.support.client import BOUND_S, Answer, Client, Era, JsonDict, Table
 from tests.support.cloud import Cloud, Kills, has_failed, quick_table
 
-MOST_POLLS = 400
+MOST_POLLS = 3_000
 """The maximum number of polls until a test finds the status message that a worker's thread writes."""
 
 

@@ -138,7 +138,7 @@ def test_the_demo_stops_its_server_when_it_is_stopped(stop_signal: signal.Signal
 
     assert (demo.returncode, errors) == (code, "")
     with (
-        closing(HTTPConnection("127.0.0.1", int(match[1]), timeout=5)) as connection,
+        closing(HTTPConnection("127.0.0.1", int(match[1]), timeout=TIMEOUT_S)) as connection,
         pytest.raises(ConnectionRefusedError),
     ):
         connection.request("GET", "/mcp")

@@ -18,7 +18,7 @@ from mcp_baton.protocol.http import ClientGone, HttpRequest, HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
 from mcp_baton.transport.exchange import Application, Exchange
 
-BOUND_S = 20  # The time limit for waits. No wait takes that long unless a test fails.
+BOUND_S = 60  # The time limit for waits. No wait takes that long unless a test fails.
 
 type Serve = Callable[..., int]
 

@@ -294,7 +294,7 @@ def test_parallel_steps_that_may_have_run_twice_are_named_in_their_order() -> No
 
     @server.tool
     def slow() -> None:
-        ended.wait(10)
+        ended.wait(60)
 
     @server.tool
     def fast() -> None:
