@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr, Strict
 
 from mcp_baton import Image, Message, ToolError, elicitation, roots, sampling, url_elicitation
 from mcp_baton.protocol.json import Json, JsonObject
@@ -185,6 +185,7 @@ def fields(schema: Any) -> dict[str, Any]:
         (Literal["a", "b"], "string", "b", "b"),
         (Annotated[int, Field(ge=1)], "integer", 1, 1),
         (date, "string", "2026-01-31", date(2026, 1, 31)),
+        (Annotated[date, Strict()], "string", "2026-01-31", date(2026, 1, 31)),
     ],
     ids=str,
 )
@@ -212,7 +213,7 @@ def test_choices_and_optional_fields_of_a_model_are_flat_in_its_form() -> None:
     assert not {"default"} & (form_fields["note"].keys() | form_fields["pin"].keys())
     assert Form(Wish).schema.keys() == {"type", "properties", "required"}
     assert [Form(schema).schema["required"] for schema in (Wish, Place)] == [["colour"], ["street"]]
-    assert Form(Wish).read({"colour": "blue"}) == Wish(colour=Colour.BLUE)
+    assert Form(Wish).read({"colour": "blue", "size": None}) == Wish(colour=Colour.BLUE)  # null: it was left empty
 
 
 EMPTY: list[Any] = [None, {"type": "object", "properties": {}}, type("Nothing", (BaseModel,), {})]

@@ -10,6 +10,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tools.asking import URL_ELICITATION, ClientQuestion
 from mcp_baton.tools.content import Content, Message
+from mcp_baton.tools.schema.nulls import validate
 from mcp_baton.tools.schema.sent_values import all_options, infinite_numbers, is_secret
 
 type Schema = JsonObject | Any
@@ -97,7 +98,7 @@ class Form:
         value: object = values[VALUE] if self._wraps else values
         adapter = TypeAdapter[Any](self._type)
         try:
-            answer = adapter.validate_python(value)
+            answer = validate(adapter, cast("Json", value), adapter.json_schema)
         except ValidationError as error:
             problems = (f"{'.'.join(map(str, item['loc'])) or VALUE}: {item['msg']}" for item in error.errors())
             raise ToolError(f"The client's answer does not fit the form: {'; '.join(problems)}.") from error

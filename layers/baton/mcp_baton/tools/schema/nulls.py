@@ -3,10 +3,10 @@
 Strict modes of models, and some frameworks, send null for each argument that the model has left out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tools.schema.sent_values import NO_PART, Path, all_options, member, replaced
 
 if TYPE_CHECKING:
@@ -31,13 +31,39 @@ def validate(adapter: "TypeAdapter[Any]", value: Json, schema: Callable[[], Json
     visited: set[Path] = set()
     while True:
         try:
-            return adapter.validate_python(value)
+            return validate_json(adapter, value)
         except ValidationError as error:
             paths = _refused_nulls(error, value, schema) - visited
             if not paths:
                 raise
         visited |= paths
         value = replaced(value, paths, lambda _: NO_PART)
+
+
+def validate_json(adapter: "TypeAdapter[Any]", value: Json) -> Any:
+    """Validate a value of JSON. Raises `pydantic.ValidationError`. In its strict mode, pydantic accepts a text for a
+    date, or a list for a set, only in JSON text."""
+    from pydantic import ValidationError
+
+    try:
+        return adapter.validate_python(value)
+    except ValidationError:
+        if not any(node.get("strict") is True for node in core_nodes(adapter.core_schema)):
+            raise
+    return adapter.validate_json(dumps(value))
+
+
+def core_nodes(core_schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield all objects in a core schema of pydantic. Not recursive."""
+    nodes = [core_schema]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            yield node
+        nodes += [value for value in (node.values() if isinstance(node, dict) else node) if isinstance(value, _PARTS)]
+
+
+_PARTS = (dict, list, tuple)
 
 
 def _refused_nulls(error: "ValidationError", value: Json, schema: Callable[[], JsonObject]) -> set[Path]:

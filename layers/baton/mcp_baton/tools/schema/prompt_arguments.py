@@ -11,7 +11,7 @@ from mcp_baton.protocol.jsonrpc import InvalidParams
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField, Mismatch
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, quoted_error
-from mcp_baton.tools.schema.nulls import validate
+from mcp_baton.tools.schema.nulls import validate, validate_json
 from mcp_baton.tools.schema.plain import NotPlain, plain_type
 from mcp_baton.tools.schema.schema import InvalidArguments, mismatch_of, not_finite
 from mcp_baton.tools.schema.sent_values import dumped_value, infinite_numbers
@@ -223,7 +223,7 @@ def _accepts(adapter: "TypeAdapter[Any]", value: Json) -> bool:
     from pydantic import ValidationError
 
     try:
-        adapter.validate_python(value)
+        validate_json(adapter, value)
     except ValidationError:
         return False
     return True

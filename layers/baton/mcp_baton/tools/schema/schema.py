@@ -13,7 +13,7 @@ from mcp_baton.protocol.json import Json, JsonObject, to_json
 from mcp_baton.tasks.keys import canonical_text
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS, InvalidField, Mismatch
 from mcp_baton.tools.schema.defaults import is_changeable
-from mcp_baton.tools.schema.nulls import MAX_PYDANTIC_ERRORS, validate
+from mcp_baton.tools.schema.nulls import MAX_PYDANTIC_ERRORS, core_nodes, validate
 from mcp_baton.tools.schema.plain import (
     NotPlain,
     PlainType,
@@ -228,7 +228,8 @@ class OutputSchema:
     @cached_property
     def _by_alias(self) -> bool | None:
         """`None` if a model decides about its aliases itself, by `serialize_by_alias`."""
-        return None if _decides_about_aliases(self._adapter.core_schema) else True
+        nodes = core_nodes(self._adapter.core_schema)
+        return None if any(isinstance(node.get("serialize_by_alias"), bool) for node in nodes) else True
 
     @property
     def is_plain(self) -> bool:
@@ -310,21 +311,6 @@ def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
             for name, definition in definitions
         }
     return result
-
-
-def _decides_about_aliases(core_schema: Any) -> bool:
-    """Whether a model in a core schema sets `serialize_by_alias`. Not recursive."""
-    nodes = [core_schema]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, dict):
-            config = node.get("config")
-            if isinstance(config, dict) and "serialize_by_alias" in config:
-                return True
-            nodes.extend(value for value in node.values() if isinstance(value, dict | list | tuple))
-        else:
-            nodes.extend(value for value in node if isinstance(value, dict | list | tuple))
-    return False
 
 
 def schema_generator(*, own_aliases: bool = False) -> Any:
