@@ -223,8 +223,9 @@ def test_a_list_has_pages_newest_first(store: Store, call: ApprovalRecord, argum
         records, key=lambda record: record.approval_id
     )
     assert [record.asked_ms for record in items] == sorted((record.asked_ms for record in records), reverse=True)
-    with pytest.raises(ValueError, match="cursor"):
-        store.approvals.list([call.audience], ApprovalState.WAITING, "not a cursor")
+    for wrong_cursor in ("not a cursor", f"{'x' * 2_000}#{page.approvals[0].approval_id}"):
+        with pytest.raises(ValueError, match="cursor"):
+            store.approvals.list([call.audience], ApprovalState.WAITING, wrong_cursor)
 
 
 def test_expired_approvals_leave_the_list_of_waiting_ones(store: Store, call: ApprovalRecord, clock: Clock) -> None:

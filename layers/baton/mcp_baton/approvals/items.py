@@ -219,7 +219,9 @@ class DynamoDBApprovalStore:
         `GetItem` for each approval. Expired ones are left out of those that wait. A page also ends after 2 MB or
         100 reads, or when half of the time is used: it may have few approvals, or none, and a cursor. Raises
         `ValueError` if the cursor is not one of this store."""
-        if cursor is not None and not is_approval_id(cursor.partition("#")[2]):
+        time, _, last_id = (cursor or "").partition("#")
+        is_time = len(time) == len(list_time(0)) and not time.strip("0123456789")  # DynamoDB refuses long keys
+        if cursor is not None and not (is_time and is_approval_id(last_id)):
             raise ValueError("the cursor is not one of this list")
         newest_first = {"ScanIndexForward": False, "Limit": APPROVALS_PER_PAGE + 1}
         names = [_list_name(state, audience) for audience in audiences]
