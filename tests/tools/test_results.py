@@ -1,6 +1,7 @@
 """Results that frameworks and clients of each revision understand (docs/tools.md, What a tool may return)."""
 
 import logging
+from datetime import date
 from typing import Annotated, Any
 
 import pytest
@@ -10,6 +11,7 @@ from mcp_baton import (
     Context,
     Image,
     Message,
+    ProtocolError,
     ResourceLink,
     Server,
     Text,
@@ -157,6 +159,32 @@ def test_it_is_the_first_and_the_last_block_of_a_long_result(notes: Client, argu
     first, *_, last = call_one(notes, **arguments)
     assert first.startswith("Recorded as step 'one'")
     assert last == first.split("\n\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "sent"),
+    [
+        (-32_050, {"at": [date(2026, 1, 2)], "load": float("nan")}, {"at": ["2026-01-02"], "load": None}),
+        (-32_050, Receipt(total=1), {"total": 1.0}),
+        (-32_050, {"lock": object()}, None),
+        (True, None, None),
+    ],
+    ids=["values of Python", "a model", "no JSON", "no code"],
+)
+def test_the_data_of_an_error_is_json_and_other_data_is_an_internal_error(
+    make_client: MakeClient, code: Any, data: Any, sent: Any, era: Era
+) -> None:
+    server = Server("errors")
+
+    @server.tool
+    def refuse() -> None:
+        raise ProtocolError(code, "no", data)
+
+    answer = make_client(server, era=era).call_tool("refuse")
+    if sent is None:
+        assert answer.result["content"][0]["text"].startswith("internal error in refuse (id ")
+    else:
+        assert (answer.error["code"], answer.error["data"]) == (code, sent)
 
 
 def test_the_first_revision_gets_texts_instead_of_links(make_client: MakeClient) -> None:

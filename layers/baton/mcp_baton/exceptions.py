@@ -32,8 +32,9 @@ BaseException
 
 from typing import TYPE_CHECKING
 
+from mcp_baton.protocol.json import to_json
+
 if TYPE_CHECKING:
-    from mcp_baton.protocol.json import Json
     from mcp_baton.tasks.record import TaskRecord
 
 
@@ -47,14 +48,20 @@ class ProtocolError(BatonError):
     Args:
         code: The JSON-RPC or MCP error code, e.g. `-32602`.
         message: A sentence for the client's developer that names the field and the remedy.
-        data: The error's `data` member.
+        data: The error's `data` member: JSON, or what a tool may return as JSON.
+
+    Raises:
+        TypeError: the code is not an int, or the message is not a text.
+        ValueError: the data is not JSON.
     """
 
-    def __init__(self, code: int, message: str, data: "Json" = None) -> None:
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        if not isinstance(code, int) or isinstance(code, bool) or not isinstance(message, str):
+            raise TypeError(f"ProtocolError({code!r}, {message!r}): the code is an int and the message a text")
         super().__init__(message)
         self.code = code
         self.message = message
-        self.data = data
+        self.data = to_json(data)
 
 
 class ToolError(BatonError):
