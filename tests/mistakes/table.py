@@ -447,9 +447,11 @@ DECORATORS = (
             ("prompt(", "description=5", "", "give a text"),
             ("resource('manual://a', ", "mime_type=5", "", "give a text"),
             ("tool(", "icons=['a']", "", "{'src': "),
+            ("tool(", "icons=[{'src': 'a', 'sizes': {1}}]", "", "{'src': "),
             ("tool(", "meta={'a': 1j}", "", "give a dict that is JSON"),
             ("tool(", "annotations={'readOnlyHint': 'yes'}", "readOnlyHint='yes'", "give True or False"),
             ("tool(", "input_schema={'type': 'string'}", "", "a JSON Schema such as"),
+            ("tool(", "input_schema={'type': 'object', 'default': {1}}", "", "a JSON Schema such as"),
         )
     ),
     *(

@@ -97,9 +97,17 @@ def value_text(value: object) -> str:
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
+def is_json_object(value: object) -> bool:
+    """Whether a value is a dict that can be sent. Otherwise a whole list could not be sent."""
+    try:
+        return isinstance(value, Mapping) and bool(dumps(value))
+    except (TypeError, ValueError):
+        return False
+
+
 def check_icons(icons: Any, subject: str = "") -> None:
     is_list = isinstance(icons, Sequence) and not isinstance(icons, str)
-    if not is_list or not all(isinstance(icon, Mapping) and isinstance(icon.get("src"), str) for icon in icons):
+    if not is_list or not all(is_json_object(icon) and isinstance(icon.get("src"), str) for icon in icons):
         remedy = "give a list such as [{'src': 'https://example.com/icon.png'}]"
         raise RegistrationError(f"{subject}icons={icons!r} is not possible; {remedy}")
 
@@ -109,11 +117,7 @@ def _check_labels(labels: Labels, subject: str) -> None:
     check_icons(labels.icons, f"{subject}: ")
     for name in ("annotations", "meta"):
         members: object = getattr(labels, name)
-        try:
-            is_json = members is None or (isinstance(members, Mapping) and bool(dumps(members)))
-        except (TypeError, ValueError):
-            is_json = False
-        if not is_json:
+        if not (members is None or is_json_object(members)):
             raise RegistrationError(f"{subject}: {name}={members!r} is not possible; give a dict that is JSON")
     annotations = labels.annotations or {}
     check_types(annotations, {name: FLAG for name in annotations if name.endswith("Hint")}, f"{subject}: ")

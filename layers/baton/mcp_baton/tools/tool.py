@@ -13,7 +13,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tools.approval import Approval, check_approval
 from mcp_baton.tools.arguments import NAME, is_portable_name
 from mcp_baton.tools.content import explicit_content, may_be_content, mentions_content
-from mcp_baton.tools.labels import FLAG, TEXT, AllLabels, Labels, check_types
+from mcp_baton.tools.labels import FLAG, TEXT, AllLabels, Labels, check_types, is_json_object
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.param_headers import Header, mirrored
 from mcp_baton.tools.published_schema import definition_with_task_id, published, with_null_for_numbers
@@ -101,7 +101,7 @@ _SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
 
 def _check_input_schema(schema: object, tool: str) -> None:
     is_object = isinstance(schema, Mapping) and schema.get("type") in ("object", None)
-    if schema is not None and not is_object:
+    if schema is not None and not (is_object and is_json_object(schema)):
         remedy = "give a JSON Schema such as {'type': 'object', 'properties': {…}}"
         raise RegistrationError(f"tool {tool!r}: input_schema={schema!r} is not possible; {remedy}")
 
