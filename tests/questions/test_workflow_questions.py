@@ -240,6 +240,10 @@ def test_the_suggested_answer_repeats_a_changed_argument_that_its_question_shows
         "answers": {"reader": "<Who borrows Emma from shelf of Emma?>", "days": "<For how many days?>"},
     }
     assert '"title": "Emma"' in run.text
+    stored: Any = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True})["_meta"]
+    shown: Any = client.call_workflow("borrow", {"task_action": "show"}, task).structured
+    continuation: Any = client.call_tool("find_book", {"title": "Emma"}, task).meta
+    assert stored["mcp-baton/next"] == shown["next"] == continuation["next"] == run.next
 
     long_title = client.call_workflow("borrow", {"title": "E" * 501}, task)
     assert long_title.next[-1]["arguments"]["title"] == "<prompt arg title>"

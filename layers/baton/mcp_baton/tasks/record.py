@@ -36,6 +36,8 @@ MAX_JOBS_PER_TASK: Final = 10
 REPEATED = "_workflow.repeated"
 """The variable with the first steps that the runs of a background job may have repeated, by the job's id. The client
 only gets the result of the last run."""
+CHANGED_ARGUMENTS = "_workflow.changed"
+"""The variable with the arguments of the resume that has paused, as far as they differ from those of the first call."""
 SALT = "_workflow.salt"
 """The variable with random characters that are part of digests of secrets."""
 

@@ -12,6 +12,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
+    CHANGED_ARGUMENTS,
     ELEMENTS_PREFIX,
     ITEMS_PREFIX,
     RESULT_PREFIX,
@@ -103,6 +104,17 @@ def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:
     """
     names = {argument.name for argument in workflow.arguments if not argument.secret}
     return {name: value for name, value in _stored_arguments(task).items() if name in names and not is_hidden(value)}
+
+
+def changed_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:
+    """The arguments of the resume that has paused, as far as they differ from those of the first call and the workflow
+    still has them."""
+    try:
+        stored = task.variables.get(CHANGED_ARGUMENTS)
+    except StoreError:
+        return {}
+    names = {argument.name for argument in workflow.arguments}
+    return {name: value for name, value in stored.items() if name in names} if isinstance(stored, Mapping) else {}
 
 
 def given_secrets(workflow: Workflow, task: TaskRecord) -> frozenset[str]:

@@ -1,12 +1,10 @@
 """How a run of a workflow ended."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal
 
 from msgspec import Struct
 
-from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.lease import Over
@@ -39,8 +37,6 @@ class EndedRun(Struct, frozen=True):
         open_repeats: The open steps that an interrupted earlier run may have run.
         unrecorded: The steps of this run that are not recorded, or may not be recorded.
         ignored: The arguments of a resume that do not replace the stored ones, and empty answers.
-        changed_arguments: The arguments of a resume that differ from the stored ones, which a resume without them uses;
-            for long ones their placeholders.
         wrong_answer: What is wrong with an answer in a form. The run has not used it.
     """
 
@@ -58,7 +54,6 @@ class EndedRun(Struct, frozen=True):
     open_repeats: tuple[Repeat, ...] = ()
     unrecorded: tuple[Repeat, ...] = ()
     ignored: tuple[str, ...] = ()
-    changed_arguments: JsonObject = MappingProxyType({})
     wrong_answer: str | None = None
     retries_ms: tuple[int, ...] = ()
     list_calls: int = 0

@@ -20,7 +20,7 @@ from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quot
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS
 from mcp_baton.workflow.definition_changes import conflicting_steps
-from mcp_baton.workflow.handle import Handle
+from mcp_baton.workflow.handle import Handle, repeated
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import (
     WAITING_REMEDIES,
@@ -63,7 +63,12 @@ def next_calls(
     if workflow is None or known is None or plan.task.status.terminal:
         return []
     can_resume = workflow.has_workflow_tool and not conflicting_steps(workflow, plan.task)
-    resume_handle = Handle(plan.task.task_id, workflow, given=known.arguments) if can_resume else None
+    changed_arguments = repeated(known.changed)
+    resume_handle = (
+        Handle(plan.task.task_id, workflow, extra_arguments=changed_arguments, given=known.arguments)
+        if can_resume
+        else None
+    )
     task_id, changed = plan.task.task_id, conflicting_steps(workflow, plan.task, settled=False)
     remaining = RemainingCalls(
         known.with_skips(), tools, plan.pauses, handle, resume_handle, task_id=task_id, changed=changed
@@ -276,7 +281,7 @@ class RemainingCalls(Struct, frozen=True):
         """
         handle = self.resume_handle
         if not self.known.open_steps:
-            return handle.call({TASK_ID: handle.task_id}) if handle else []
+            return handle.call(handle.completing_arguments) if handle else []
         if self.remedies == {Remedy.NONE}:
             return handle.call(handle.cancel_arguments) if handle else []
         answer = self.answer_call()

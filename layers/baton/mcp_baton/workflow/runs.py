@@ -21,7 +21,6 @@ from mcp_baton.tasks.record import RESULT_PREFIX, NewTask, StepStatus, TaskRecor
 from mcp_baton.telemetry import RECORDINGS_LOST, RUNS_COMPLETED, RUNS_PAUSED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.outcomes import Failed, Succeeded
-from mcp_baton.tools.quoting import MAX_QUOTED_CHARS
 from mcp_baton.tools.schema.prompt_arguments import (
     ArgumentRefused,
     check_answers,
@@ -44,7 +43,6 @@ from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.run_task import new_task, take_task
-from mcp_baton.workflow.sources import PromptArg
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.times import milliseconds
 from mcp_baton.workflow.workflow_tool import takes_null
@@ -208,10 +206,19 @@ def _known(
     arguments: JsonObject,
     answers: Mapping[str, JsonObject],
     placeholders: Mapping[str, str] = MappingProxyType({}),
+    stored: JsonObject | None = None,
 ) -> KnownValues:
+    """Return what is known before a run. Of a resume, `stored` are the arguments of the first call."""
     declarations = [argument for argument in workflow.arguments if argument.name not in placeholders]
     texts, values = check_arguments(declarations, arguments)
-    return KnownValues.before_run(workflow, {**texts, **placeholders}, {**values, **placeholders}, answers)
+    known = KnownValues.before_run(workflow, {**texts, **placeholders}, {**values, **placeholders}, answers)
+    if stored is None:
+        return known
+    stored_texts = {name: as_text(value) for name, value in stored.items()}
+    names = sorted(texts.keys() - workflow.secrets)
+    return structs.replace(
+        known, changed={name: values[name] for name in names if texts[name] != stored_texts.get(name)}
+    )
 
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
@@ -252,12 +259,10 @@ def _resume(
     """Resume a claimed task. If that fails, the claim is released at once."""
     try:
         known, ignored = resumed_values(workflow, task, arguments)
-        changed_arguments = _changed_arguments(known, declared_arguments(workflow, task))
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
         known = structs.replace(known, answers={**known.answers, **answers})
-        run = open_run(known).resume(task)
-        return structs.replace(run, ignored=ignored, changed_arguments=changed_arguments)
+        return structs.replace(open_run(known).resume(task), ignored=ignored)
     except (TaskFinished, TaskNotFound):
         raise
     except ClaimLost as error:
@@ -296,21 +301,11 @@ def resumed_values(
     if secrets and (assumes_secrets or all(status.settled for status in statuses_under(task, workflow).values())):
         # Without an open step, the run only completes the task, so no call needs a secret.
         placeholders = {name: secret_placeholder(name) for name in secrets}
-        return _known(workflow, all_arguments, answers, placeholders), ignored
+        return _known(workflow, all_arguments, answers, placeholders, stored_arguments), ignored
     if secrets:
         names = ", ".join(map(repr, secrets))
         raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", secrets)
-    return _known(workflow, all_arguments, answers), ignored
-
-
-def _changed_arguments(known: KnownValues, stored: JsonObject) -> JsonObject:
-    """Return the arguments that differ from the stored ones, without secret ones, which are not stored. Long ones are
-    replaced by their placeholders: the suggested call has to fit into a text."""
-    stored_texts = {name: as_text(value) for name, value in stored.items()}
-    names = sorted(known.texts.keys() - known.workflow.secrets)
-    changed = {name: known.arguments[name] for name in names if known.texts[name] != stored_texts.get(name)}
-    limit = MAX_QUOTED_CHARS // max(len(changed), 1)
-    return {name: known.shortened(value, PromptArg(name), limit) for name, value in changed.items()}
+    return _known(workflow, all_arguments, answers, stored=stored_arguments), ignored
 
 
 def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
