@@ -313,7 +313,7 @@ def positional(value: int, /) -> None: ...
 def two_contexts(first_context: Context, second_context: Context) -> None: ...
 
 
-@pytest.mark.parametrize("function", [positional, two_contexts])
+@pytest.mark.parametrize("function", [positional, two_contexts, max])
 def test_a_signature_that_cannot_be_published_is_refused_with_its_name(server: Server, function: Any) -> None:
     with pytest.raises(RegistrationError, match=function.__name__):
         server.tool(function)

@@ -21,7 +21,7 @@ from mcp_baton import (
     fetch,
     step,
 )
-from mcp_baton.testing import Client, Connect, Era
+from mcp_baton.testing import Client, Connect, Era, JsonRpcError
 from tests.support.handler import MakeClient
 from tests.typed import returning
 
@@ -220,6 +220,16 @@ def test_the_error_of_a_missing_capability_names_the_capability(make_client: Mak
         "Missing required client capability: elicitation",
         "Missing required client capability: elicitation.url",
     ]
+
+
+@pytest.mark.parametrize(("returned", "kind"), [(None, "None"), ([{"role": "user"}], "a value of the type dict")])
+def test_the_error_of_a_prompt_that_returns_no_messages_says_what_to_return(
+    baton: Connect, returned: object, kind: str
+) -> None:
+    server = Server("shop")
+    server.prompt(returning(returned))
+    with pytest.raises(JsonRpcError, match=f"the prompt returned {kind}; return a text, content, a Message"):
+        baton(server).get_prompt("do")
 
 
 def test_the_last_message_of_a_prompt_is_the_users(baton: Connect, era: Era) -> None:

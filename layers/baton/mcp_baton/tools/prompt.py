@@ -27,7 +27,9 @@ def _message(item: object) -> Json:
     if isinstance(message, Mapping) and isinstance(message.get("content"), str):
         message = {**message, "content": {"type": "text", "text": message["content"]}}
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), Mapping) or "role" not in message:
-        raise ProtocolError(INTERNAL_ERROR, "the prompt did not return text, content or messages")
+        kind = "None" if item is None else f"a value of the type {type(item).__qualname__}"
+        remedy = "return a text, content, a Message, or a list of them"
+        raise ProtocolError(INTERNAL_ERROR, f"the prompt returned {kind}; {remedy}")
     return message
 
 

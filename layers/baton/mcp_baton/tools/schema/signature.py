@@ -188,7 +188,11 @@ def read_signature(function: Callable[..., object], subject: str) -> Signature:
     context, dependencies = injected_parameters(function, subject)
     injected_names = {context, *(name for name, _ in dependencies)}
     parameters: list[Parameter] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    try:
+        declared = inspect.signature(function).parameters
+    except ValueError as error:  # some functions of Python have none
+        raise RegistrationError(f"{subject}: {error}; write a function with def that calls it") from error
+    for name, parameter in declared.items():
         check_kind(parameter, subject)
         if name not in injected_names:
             annotation = hints.get(name, Any)
