@@ -112,6 +112,29 @@ def test_records_that_powertools_cannot_write_go_to_standard_error(
     assert "the table is away" in error_output
 
 
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        pytest.param(ValueError("lone \ud800"), "ValueError: lone \ud800", id="a text that is not Unicode"),
+        pytest.param(Unprintable(), "Unprintable: <exception str() failed>", id="an exception without a text"),
+        pytest.param(ValueError("x" * 200_000 + "!"), "characters left out)\n" + "x" * 29_999 + "!", id="a long text"),
+    ],
+)
+def test_each_exception_makes_one_line(
+    service: str, watch: Watch, capsys: pytest.CaptureFixture[str], error: Exception, end: str
+) -> None:
+    watch(service).error("failed", exc_info=error)
+    [line] = printed(capsys)
+    assert (line["message"], line["exception_name"]) == ("failed", type(error).__name__)
+    assert line["exception"].endswith(end)
+    assert len(json.dumps(line)) < 70_000
+
+
 @pytest.fixture
 def restored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (PACKAGE, *VERBOSE_LOGGERS):

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -31,6 +32,9 @@ VERBOSE_LOGGERS = ("boto3", "botocore", "s3transfer", "urllib3")
 
 WITHOUT_INFO = frozenset({"WARN", "WARNING", "ERROR", "FATAL", "CRITICAL"})
 """Log levels that hide INFO lines."""
+
+MAX_EXCEPTION_CHARS = 60_000
+"""Characters of an exception in a line. Lines of more than 256 KB may be cut, and are no JSON then."""
 
 MAX_METRIC_VALUES = 99
 """Values in one line. CloudWatch accepts 100 values of a metric."""
@@ -130,7 +134,7 @@ class PowertoolsHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record with Powertools; if that fails, write it and the error to standard error."""
         try:
-            self._logger().logger_handler.handle(record)
+            self._logger().logger_handler.handle(_with_exception_text(record))
         except (ImportError, TypeError, ValueError):
             # An invalid variable of Powertools must not fail a request that logs.
             self.handleError(record)
@@ -142,6 +146,19 @@ class PowertoolsHandler(logging.Handler):
         return self._powertools
 
 
+def _with_exception_text(record: logging.LogRecord) -> logging.LogRecord:
+    """Return the record with its exception as a text of limited length. Powertools would write the whole exception
+    twice, and nothing at all if its `str` raises."""
+    if record.exc_info is None or record.exc_info[0] is None:
+        return record
+    text = logging.Formatter().formatException(record.exc_info)
+    if len(text) > MAX_EXCEPTION_CHARS:
+        half = MAX_EXCEPTION_CHARS // 2
+        text = f"{text[:half]}\n({len(text) - 2 * half} characters left out)\n{text[-half:]}"
+    exception = {"exception": text, "exception_name": record.exc_info[0].__name__}
+    return logging.makeLogRecord({**vars(record), "exc_info": None, **exception})
+
+
 def _powertools_logger(service: str) -> "Logger":
     """Return the Logger of the service, which a tool may have created before.
 
@@ -151,6 +168,9 @@ def _powertools_logger(service: str) -> "Logger":
     from aws_lambda_powertools import Logger
     from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A lone surrogate, as in the JSON "\\ud800", cannot be encoded. This writes the escape of JSON instead.
+        sys.stdout.reconfigure(errors="backslashreplace")
     handlers = logging.getLogger().handlers
     filters = {handler: list(handler.filters) for handler in handlers}
     service_logger = Logger(service=service, use_rfc3339=True, utc=True)
