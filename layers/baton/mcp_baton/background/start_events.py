@@ -79,7 +79,7 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
     request = _read(event)
     tool, execution, store = _target(services, request, exchange)
     try:
-        arguments = tool.first_arguments(request.arguments)
+        arguments = tool.first_arguments(request.arguments, of_event=True)
         _, task = new_run(execution, tool.workflow, arguments)
     except ArgumentRefused as error:
         raise EventError(f"`{START}.arguments`: {error.problem}") from error

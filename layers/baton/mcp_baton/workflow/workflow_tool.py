@@ -305,18 +305,18 @@ class WorkflowTool:
         """The arguments whose type does not accept null. For these, null counts as missing."""
         return frozenset(argument.name for argument in self.workflow.arguments if not takes_null(argument))
 
-    def first_arguments(self, arguments: JsonObject) -> dict[str, Json]:
-        """Return the arguments of a call that starts a task, without those that count as left out. Raises
+    def first_arguments(self, arguments: JsonObject, *, of_event: bool = False) -> dict[str, Json]:
+        """Return the arguments of a call or an event that starts a task, without those that count as left out. Raises
         `InvalidToolArguments`."""
-        arguments = self.given_arguments(arguments)
+        arguments = self.given_arguments(arguments, of_event=of_event)
         given = {name: value for name, value in arguments.items() if value is not None or name not in self.without_null}
         missing = [item.name for item in self.workflow.arguments if item.required and item.name not in given]
         if missing:
-            raise InvalidToolArguments(f"missing: {', '.join(missing)} ({REQUIRED})")
+            raise InvalidToolArguments(f"missing: {', '.join(missing)}{'' if of_event else f' ({REQUIRED})'}")
         return given
 
-    def given_arguments(self, arguments: JsonObject) -> dict[str, Json]:
-        """Return the arguments of a call by their names. Raises `InvalidToolArguments`."""
+    def given_arguments(self, arguments: JsonObject, *, of_event: bool = False) -> dict[str, Json]:
+        """Return the arguments by their names. An event cannot name a task. Raises `InvalidToolArguments`."""
         declared = [argument.name for argument in self.workflow.arguments]
         # Some hosts send empty values for optional arguments that their model has left out.
         optional = (TASK_ACTION, TASK_RESULT, ANSWERS)
@@ -325,7 +325,7 @@ class WorkflowTool:
         names = [*declared, *([ANSWERS] if self.workflow.questions else [])]
         unknown = sorted(given.keys() - set(names))
         if unknown:
-            known_names = ", ".join([*names, *({TASK_ID} - given.keys())])  # an event cannot name a task
+            known_names = ", ".join(names if of_event else [*names, TASK_ID])
             raise InvalidToolArguments(
                 f"unknown arguments: {quoted_error(', '.join(unknown))}; {self.name} takes {known_names}"
             )
