@@ -35,7 +35,7 @@ CASES: dict[str, tuple[str, int]] = {
     "export": ("--owner kim --table {table} --dynamodb {dynamodb}", 0),
     "forget": ("--owner kim --yes --table {table} --dynamodb {dynamodb}", 0),
     "dynamodb": ("--port {port}", 2),
-    "redrive": ("--queue https://sqs.eu-west-1.amazonaws.com/123456789012/dead --function worker:live", 2),
+    "redrive": ("--queue http://localhost:4566/1/dead --function worker:live", 2),
 }
 UNWRAPPED = ("new", "check", "graph", "export", "forget")
 """Commands whose output is not wrapped: it is for programs, or has lines that are copied."""

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import boto3
 import pytest
@@ -181,15 +181,33 @@ def test_a_queue_that_does_not_exist_ends_with_code_2(queue: Queue, capsys: pyte
     assert f"the queue {queue.url} cannot be read: " in capsys.readouterr().err
 
 
-def test_without_a_region_the_message_names_the_variable(
+@pytest.mark.parametrize("region", ["us-east-1", ""])
+def test_the_region_is_that_of_the_queue(monkeypatch: pytest.MonkeyPatch, queue: Queue, region: str) -> None:
+    queue.add(record(event("t-1")))
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_REGION", region)
+    assert main(["redrive", "--queue", queue.url, "--function", WORKER, "--dry-run"]) == 0
+
+
+def test_a_queue_that_cannot_be_read_ends_with_code_4(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], queue: Queue
 ) -> None:
-    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    refusal = ClientError({"Error": {"Code": "AccessDenied", "Message": "not yours"}}, "ReceiveMessage")
+    monkeypatch.setattr(queue.sqs, "receive_message", Mock(side_effect=refusal))
+    assert queue.redrive() == 4
+    assert f"the queue {queue.url} cannot be read: " in capsys.readouterr().err
+
+
+def test_without_a_region_the_message_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    arguments = ["redrive", "--queue", "http://localhost:4566/1/dead-letters", "--function", WORKER]
     with patch("boto3.DEFAULT_SESSION", None):
-        assert main(["redrive", "--queue", queue.url, "--function", WORKER]) == 2
+        assert main(arguments) == 2
     assert "Set AWS_REGION" in capsys.readouterr().err
     monkeypatch.setenv("AWS_PROFILE", "gone")
     with patch("boto3.DEFAULT_SESSION", None):
-        assert main(["redrive", "--queue", queue.url, "--function", WORKER]) == 2
+        assert main(arguments) == 2
     assert capsys.readouterr().err == "baton: The config profile (gone) could not be found\n"

@@ -20,7 +20,7 @@ from mcp_baton.cli.http_api import approvals, approve, callback, deny
 from mcp_baton.cli.new import new
 from mcp_baton.cli.owner_data import export, forget
 from mcp_baton.cli.redrive import redrive
-from mcp_baton.cli.remote.errors import EXIT_FAILED, EXIT_WRONG_USAGE
+from mcp_baton.cli.remote.errors import EXIT_FAILED, print_error
 from mcp_baton.cli.run import call, resume, run
 from mcp_baton.cli.serve import dynamodb, serve
 from mcp_baton.cli.tasks import cancel, complete, show, tasks
@@ -74,8 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _usage_error(error)
     except BatonError as error:
-        echo(f"baton: {error}", err=True)
-        return EXIT_WRONG_USAGE
+        return print_error(error, as_json=False)
     except OSError as error:
         if error.errno not in OUTPUT_ERRORS:
             raise

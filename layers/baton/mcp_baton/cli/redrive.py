@@ -6,6 +6,7 @@ A message may also be the event itself.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -14,6 +15,7 @@ import typer
 
 from mcp_baton.cli import options
 from mcp_baton.cli.options import check_region, environment_region
+from mcp_baton.cli.remote.errors import Unreachable
 from mcp_baton.clients import ACCEPTED_STATUS
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.clean_text import echo
@@ -48,7 +50,9 @@ def redrive(
 
     log_to_stderr()
     try:
-        region = environment_region()
+        # The stack's region, whatever the environment says. URLs of an emulator have none.
+        in_url = re.match(r"https://sqs\.([a-z0-9-]+)\.", queue)
+        region = in_url[1] if in_url else environment_region()
         sqs, aws_lambda = boto3.client("sqs", region_name=region), boto3.client("lambda", region_name=region)
     except BotoCoreError as error:
         remedy = " Set AWS_REGION, or AWS_PROFILE to a profile that has a region."
@@ -71,7 +75,7 @@ class Redrive:
 
     def run(self) -> int:
         """Send every event and delete its message. Return the exit code, 1 if an event could not be sent. Raises
-        `BatonError` if the queue cannot be read.
+        `BatonError` if the queue does not exist, and `Unreachable` if it cannot be read.
 
         Sending an event twice is safe: only one worker at a time runs a task, and an event starts a workflow once.
         """
@@ -105,7 +109,9 @@ class Redrive:
                     WaitTimeSeconds=LONG_POLL_S,
                 )
             except self.errors as error:
-                raise BatonError(f"the queue {self.queue} cannot be read: {error}") from error
+                is_missing = "NonExistentQueue" in str(error)
+                kind = BatonError if is_missing else Unreachable
+                raise kind(f"the queue {self.queue} cannot be read: {error}") from error
             new_messages = [message for message in response.get("Messages", []) if message["MessageId"] not in seen_ids]
             if not new_messages:
                 return
