@@ -228,7 +228,7 @@ def test_a_prompt_that_does_not_name_its_task_tells_the_questions_that_its_calls
     assert run.handoff.endswith('2. Call lend with {"reader": "<output from note>"}')
 
 
-def test_the_suggested_answer_repeats_a_changed_argument_that_its_question_shows(baton: Connect) -> None:
+def test_the_answer_to_a_question_runs_with_the_changed_argument_that_the_question_shows(baton: Connect) -> None:
     client = baton(library())
     task = client.call_workflow("borrow", {"title": "gone"}).task_id
 
@@ -236,19 +236,16 @@ def test_the_suggested_answer_repeats_a_changed_argument_that_its_question_shows
 
     assert run.next[-1]["arguments"] == {
         "task_id": task,
-        "title": "Emma",
         "answers": {"reader": "<Who borrows Emma from shelf of Emma?>", "days": "<For how many days?>"},
     }
-    assert '"title": "Emma"' in run.text
     stored: Any = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True})["_meta"]
     shown: Any = client.call_workflow("borrow", {"task_action": "show"}, task).structured
     continuation: Any = client.call_tool("find_book", {"title": "Emma"}, task).meta
     assert stored["mcp-baton/next"] == shown["next"] == continuation["next"] == run.next
+    client.call_workflow("borrow", {"answers": {"reader": "Ann", "days": 7}}, task)
+    assert client.calls("lend") == [{"shelf": "shelf of Emma", "reader": "Ann", "days": 7}]
 
-    long_title = client.call_workflow("borrow", {"title": "E" * 501}, task)
-    assert long_title.next[-1]["arguments"]["title"] == "<prompt arg title>"
-    assert len(long_title.text.encode()) <= 2_000
-    refused = client.call_workflow("borrow", long_title.next[-1]["arguments"])
+    refused = client.call_workflow("borrow", {"title": "<prompt arg title>"})
     assert '"<prompt arg title>", a placeholder; give the value itself' in refused.text
 
 

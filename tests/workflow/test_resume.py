@@ -1,13 +1,26 @@
 """Resumes: with a task, `prompts/get` continues the workflow where it stopped (docs/workflows.md)."""
 
-from typing import Any
+import os
+from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Argument, Server, ToolStep, Workflow, ask_model, constant, prompt_arg, step, step_output
+from mcp_baton import (
+    Argument,
+    Server,
+    ToolError,
+    ToolStep,
+    Workflow,
+    ask_model,
+    constant,
+    prompt_arg,
+    step,
+    step_output,
+)
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError
+from mcp_baton.testing.store import TABLE
 from tests.support.client import Clock, Table
 from tests.support.handler import MakeClient
 
@@ -159,11 +172,63 @@ def test_a_task_of_another_workflow_is_refused(baton: Connect) -> None:
     assert calls(client) == [1, 1, 0]
 
 
-def test_a_suggested_call_has_no_placeholder_for_a_long_argument_that_a_resume_has_changed(baton: Connect) -> None:
-    client = baton(orders_server())
-    task_id = paused_at(client, "fetch_order")
-    client.tool_raises("fetch_order", "off", times=1)
-    text = client.call_workflow("refund_order", {"order_id": "B" * 600}, task_id).text
+ORDERS = {"short": "B-2", "long": "B" * 600, "outside the item": os.urandom(6_000).hex()}
 
-    # It would stand for the argument of the first call.
-    assert 'Call fetch_order with {"order_id": "<missing: order_id>"' in text
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize("how", ["resume", "suggestion", "show", "kill"])
+def test_a_later_call_has_the_arguments_that_a_resume_has_changed(baton: Connect, how: str, order: str) -> None:
+    client = baton(orders_server())
+    task_id = paused_at(client, "fetch_order", note="x")
+    if how == "kill":
+        with client.killed_after("fetch_order"):
+            client.call_workflow("refund_order", {"order_id": order}, task_id)
+        client.clock.advance(60)
+    else:
+        client.tool_raises("fetch_order", "off", times=1)
+        run = client.call_workflow("refund_order", {"order_id": order}, task_id)
+        assert run.next[-1] == {"tool": "refund_order", "arguments": {"task_id": task_id}}
+        assert (order in run.text) is (order == "B-2")
+    match how:
+        case "suggestion":
+            state: Any = client.request("tasks/get", {"taskId": task_id}, {"mcp-baton/next": True})
+            call = state["_meta"]["mcp-baton/next"][0]
+            client.call_tool(call["tool"], call["arguments"], task=call["task_id"])
+        case "show":
+            shown: Any = client.call_tool("refund_order", {"task_id": task_id, "task_action": "show"}).structured
+            call = shown["board"]["calls"][0]
+            client.call_tool(call["tool"], call["arguments"], task=call.get("task_id"))
+    client.resume(task_id)
+
+    assert client.task(task_id).status == "completed"
+    assert [call["order_id"] for call in client.calls("fetch_order")[1:]] == [order] * 2
+    assert client.calls("send_mail") == [{"text": f"{order} x"}]
+
+
+def test_a_refused_resume_changes_no_argument(baton: Connect) -> None:
+    client = baton(orders_server())
+    task_id = paused_at(client, "refund")
+    with pytest.raises(JsonRpcError):
+        client.get_prompt("refund_order", {"note": "x", "amount": "much"}, task=task_id)
+    assert client.resume(task_id).completed
+    assert client.calls("send_mail") == [{"text": "A-17 {note}"}]
+
+
+def test_a_secret_that_a_resume_has_added_must_be_given_again(baton: Connect) -> None:
+    server = Server("pins")
+
+    @server.tool
+    def pay(pin: str | None = None) -> None:
+        raise ToolError("no")
+
+    @server.workflow
+    def buy(pin: Annotated[str | None, Argument(secret=True)] = None) -> None:
+        step(pay)(pin=pin)
+
+    client = baton(server)
+    task_id = client.call_workflow("buy").task_id
+    run = client.call_workflow("buy", {"pin": "s3cret-4711"}, task_id)
+    shown: Any = client.call_tool("buy", {"task_id": task_id, "task_action": "show"}).structured
+    assert shown["next"][-1] == run.next[-1]
+    assert run.next[-1]["arguments"]["pin"] == "<secret pin>"
+    assert "s3cret" not in repr(client.store.client.scan(TableName=TABLE))

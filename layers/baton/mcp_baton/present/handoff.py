@@ -101,7 +101,7 @@ def complete_text(handle: Handle) -> str:
     """The sentence that says how to complete a task whose steps are all settled."""
     if handle.tool is None:
         return "The client completes the task."
-    return f"Call {handle.tool} with {dumps_spaced(handle.completing_arguments)} to finish."
+    return f"Call {handle.tool} with {dumps_spaced({TASK_ID: handle.task_id})} to finish."
 
 
 def handoff(remaining: RemainingCalls, notes: Sequence[str] = ()) -> str:

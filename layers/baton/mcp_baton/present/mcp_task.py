@@ -19,7 +19,6 @@ from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import (
     APPROVAL_PREFIX,
     APPROVAL_WAIT,
-    CHANGED_ARGUMENTS,
     EARLY_PREFIX,
     ENGINE_PREFIX,
     ITEMS_PREFIX,
@@ -39,7 +38,7 @@ from mcp_baton.workflow.request import Request
 
 logger = logging.getLogger(__name__)
 
-HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, CHANGED_ARGUMENTS, EARLY_PREFIX, REPEATED, SALT, WAITING_JOBS)
+HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, EARLY_PREFIX, REPEATED, SALT, WAITING_JOBS)
 """The prefixes of variables that are not shown: they are notes of the engine."""
 
 VARIABLES_KEY: Final = f"{FACT_PREFIX}variables"

@@ -36,8 +36,6 @@ MAX_JOBS_PER_TASK: Final = 10
 REPEATED = "_workflow.repeated"
 """The variable with the first steps that the runs of a background job may have repeated, by the job's id. The client
 only gets the result of the last run."""
-CHANGED_ARGUMENTS = "_workflow.changed"
-"""The variable with the arguments of the resume that has paused, as far as they differ from those of the first call."""
 SALT = "_workflow.salt"
 """The variable with random characters that are part of digests of secrets."""
 
@@ -319,7 +317,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
 
     @property
     def arguments(self) -> Json:
-        """The prompt arguments of the first call: an object, unless the stored task is damaged. Raises `StoreError`."""
+        """The prompt arguments, also of resumes: an object, unless the stored task is damaged. Raises `StoreError`."""
         return self.large_values.get("arguments", {})
 
     @property

@@ -82,6 +82,7 @@ class Batch(Struct, frozen=True):
         lists: Results of elements of unfinished lists, by step. They require `same_version`.
         result: The task's final result. With one, the task becomes `completed`.
         by_client: Whether a client supplied the result.
+        arguments: The task's new arguments, all of them; `None` does not change them.
         definition: The task's new definition. The new progress is among `variables`.
         claim: The claim of the run that writes. The write requires it, and renews or releases it. `None` for a
             continuation, which needs no claim.
@@ -99,6 +100,7 @@ class Batch(Struct, frozen=True):
     removed: frozenset[str] = frozenset()
     result: JsonObject | None = None
     by_client: bool = False
+    arguments: JsonObject | None = None
     definition: str | None = None
     claim: Claim | None = None
     release: bool = False

@@ -36,7 +36,7 @@ from mcp_baton.workflow.continuation import (
     named_step,
 )
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.definition_changes import changed_arguments, declared_arguments
+from mcp_baton.workflow.definition_changes import declared_arguments
 from mcp_baton.workflow.pause import approval_pause
 from mcp_baton.workflow.placeholders import (
     CHANGED,
@@ -343,8 +343,7 @@ def _prompt_arguments(workflow: Workflow | None, task: TaskRecord) -> tuple[dict
         return None
     try:
         readable_arguments = [argument for argument in workflow.arguments if not argument.secret]
-        arguments = {**declared_arguments(workflow, task), **changed_arguments(workflow, task)}
-        return check_arguments(readable_arguments, arguments)
+        return check_arguments(readable_arguments, declared_arguments(workflow, task))
     except Exception:  # types of the author may raise anything
         logger.warning("task %s: its prompt arguments cannot be used", task.task_id, exc_info=True)
         return None

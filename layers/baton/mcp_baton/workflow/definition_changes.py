@@ -12,7 +12,6 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
-    CHANGED_ARGUMENTS,
     ELEMENTS_PREFIX,
     ITEMS_PREFIX,
     RESULT_PREFIX,
@@ -97,44 +96,34 @@ def outdated_waits(task: TaskRecord, workflow: Workflow) -> list[str]:
 
 
 def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:
-    """The arguments of the first call that the workflow still has, without secret ones.
+    """The stored arguments that the workflow still has, without secret ones.
 
     Raises:
         StoreError: they cannot be read.
     """
     names = {argument.name for argument in workflow.arguments if not argument.secret}
-    return {name: value for name, value in _stored_arguments(task).items() if name in names and not is_hidden(value)}
-
-
-def changed_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:
-    """The arguments of the resume that has paused, as far as they differ from those of the first call and the workflow
-    still has them."""
-    try:
-        stored = task.variables.get(CHANGED_ARGUMENTS)
-    except StoreError:
-        return {}
-    names = {argument.name for argument in workflow.arguments}
-    return {name: value for name, value in stored.items() if name in names} if isinstance(stored, Mapping) else {}
+    return {name: value for name, value in given_arguments(task).items() if name in names and not is_hidden(value)}
 
 
 def given_secrets(workflow: Workflow, task: TaskRecord) -> frozenset[str]:
-    """The secret arguments that the first call had.
+    """The secret arguments that the first call had, or a resume has added.
 
     Raises:
         StoreError: they cannot be read.
     """
-    return workflow.secrets & _stored_arguments(task).keys() if workflow.secrets else frozenset()
+    return workflow.secrets & given_arguments(task).keys() if workflow.secrets else frozenset()
 
 
 def has_secrets(task: TaskRecord) -> bool:
     """Whether the task was started with secret arguments. True if that cannot be read."""
     try:
-        return any(map(is_hidden, _stored_arguments(task).values()))
+        return any(map(is_hidden, given_arguments(task).values()))
     except StoreError:
         return True
 
 
-def _stored_arguments(task: TaskRecord) -> JsonObject:
+def given_arguments(task: TaskRecord) -> JsonObject:
+    """The arguments of the first call, with those that a resume has replaced or added. Raises `StoreError`."""
     arguments = task.arguments
     if not isinstance(arguments, Mapping):
         raise StoreError(f"the task {task.task_id} is damaged: its arguments are not an object")

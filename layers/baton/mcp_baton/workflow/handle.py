@@ -10,10 +10,9 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, is_long
 from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.workflow.definition import TASK_ACTION, Workflow
-from mcp_baton.workflow.definition_changes import changed_arguments, given_secrets
+from mcp_baton.workflow.definition_changes import given_secrets
 from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.server_view import ServerView
 
@@ -25,8 +24,8 @@ class Handle(Struct, frozen=True):
 
     Attributes:
         accepts_id: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
-        extra_arguments: Arguments that the task has not stored, so that they must be given again.
-        given: The arguments of the first call; of these, the secret ones must be given again.
+        extra_arguments: Arguments that the task does not have, so that they must be given.
+        given: The arguments of the task; of these, the secret ones must be given again.
     """
 
     task_id: str
@@ -45,12 +44,7 @@ class Handle(Struct, frozen=True):
         """The arguments that continue the task: its id, those that must be given again, and a text for each secret."""
         secrets = (argument for argument in self.workflow.arguments if argument.secret)
         names = (argument.name for argument in secrets if argument.required or argument.name in self.given)
-        return self.completing_arguments | {name: secret_placeholder(name) for name in names}
-
-    @property
-    def completing_arguments(self) -> dict[str, Json]:
-        """The arguments with which the server completes the task. Without an open step, no call needs a secret."""
-        return {TASK_ID: self.task_id, **self.extra_arguments}
+        return {TASK_ID: self.task_id, **self.extra_arguments, **{name: secret_placeholder(name) for name in names}}
 
     def call(self, arguments: JsonObject | None = None) -> list[JsonObject]:
         """The call of the workflow's tool with these arguments, by default those that let the server continue; none
@@ -74,12 +68,4 @@ def handle_of(server: ServerView, workflow: Workflow, task: TaskRecord, run: End
     def accepts_id(tool: str) -> bool:
         return not server.tools[tool].has_parameter(TASK_ID)
 
-    changed = run.known.changed if run else changed_arguments(workflow, task)
-    return Handle(task.task_id, workflow, accepts_id, repeated(changed), given)
-
-
-def repeated(changed: JsonObject) -> JsonObject:
-    """Return arguments that a call has to repeat. Long ones are replaced by their placeholders: the suggested call has
-    to fit into a text."""
-    limit = MAX_QUOTED_CHARS // max(len(changed), 1)
-    return {name: f"<prompt arg {name}>" if is_long(value, limit) else value for name, value in changed.items()}
+    return Handle(task.task_id, workflow, accepts_id, given=given)

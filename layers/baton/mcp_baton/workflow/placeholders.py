@@ -12,7 +12,7 @@ from mcp_baton.tasks.keys import digest
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.quoting import one_line, quoted_error
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.handle import Handle, repeated
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.source_values import Missing
@@ -256,8 +256,7 @@ class _WorkflowSources:
         """Why a value is too long, and how the server makes the call instead."""
         call = "get its prompt again with the task"
         if self._workflow is not None and self._workflow.has_workflow_tool:
-            given, changed = (self._known.arguments, self._known.changed) if self._known else ((), {})
-            handle = Handle(self._task_id, self._workflow, extra_arguments=repeated(changed), given=given)
+            handle = Handle(self._task_id, self._workflow, given=self._known.arguments if self._known else ())
             call = f"call {self._workflow.name} with {one_line(handle.arguments)}"
         return (
             f"it stands for {size} bytes, more than placeholders may put into one call; {call} to let the server make "

@@ -21,7 +21,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.tools.secrets import Secrets, secret_placeholder
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.definition_changes import changed_arguments, given_secrets, has_secrets
+from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
 from mcp_baton.workflow.json_values import is_equal
 from mcp_baton.workflow.list_elements import ListElements
 from mcp_baton.workflow.pause import PauseReason, refused_arguments
@@ -183,7 +183,6 @@ class Plan:
             secrets,
             lost_results=outputs.lost_results,
             outside=partial(outside_bytes, self.task),
-            changed=changed_arguments(self.workflow, self.task),
         )
 
     def items_of(self, name: str) -> ListElements | None:

@@ -20,7 +20,7 @@ from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quot
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS
 from mcp_baton.workflow.definition_changes import conflicting_steps
-from mcp_baton.workflow.handle import Handle, repeated
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import (
     WAITING_REMEDIES,
@@ -35,7 +35,7 @@ from mcp_baton.workflow.pause import (
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.source_values import Missing
-from mcp_baton.workflow.sources import Constant, Item, PromptArg, Source, StepOutput, TaskVariable, parts_of
+from mcp_baton.workflow.sources import Constant, Item, PromptArg, StepOutput, TaskVariable
 from mcp_baton.workflow.steps.list_step import ListStep
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
@@ -63,12 +63,7 @@ def next_calls(
     if workflow is None or known is None or plan.task.status.terminal:
         return []
     can_resume = workflow.has_workflow_tool and not conflicting_steps(workflow, plan.task)
-    changed_arguments = repeated(known.changed)
-    resume_handle = (
-        Handle(plan.task.task_id, workflow, extra_arguments=changed_arguments, given=known.arguments)
-        if can_resume
-        else None
-    )
+    resume_handle = Handle(plan.task.task_id, workflow, given=known.arguments) if can_resume else None
     task_id, changed = plan.task.task_id, conflicting_steps(workflow, plan.task, settled=False)
     remaining = RemainingCalls(
         known.with_skips(), tools, plan.pauses, handle, resume_handle, task_id=task_id, changed=changed
@@ -125,11 +120,6 @@ class RemainingCalls(Struct, frozen=True):
             for pause, step in steps
             if isinstance(step, ListStep) or (step and step.tool is None and isinstance(pause, UnresolvableParams))
         }
-
-    def _is_changed(self, source: Source) -> bool:
-        """Whether a placeholder of the source would stand for the stored argument, which a resume has replaced."""
-        changed = self.handle.extra_arguments if self.handle else {}
-        return any(isinstance(part, PromptArg) and part.name in changed for part in parts_of(source))
 
     def _is_left_out(self, name: str) -> bool:
         is_declared = any(argument.name == name for argument in self.known.workflow.arguments)
@@ -281,7 +271,7 @@ class RemainingCalls(Struct, frozen=True):
         """
         handle = self.resume_handle
         if not self.known.open_steps:
-            return handle.call(handle.completing_arguments) if handle else []
+            return handle.call({TASK_ID: handle.task_id}) if handle else []
         if self.remedies == {Remedy.NONE}:
             return handle.call(handle.cancel_arguments) if handle else []
         answer = self.answer_call()
@@ -368,7 +358,7 @@ class RemainingCalls(Struct, frozen=True):
             value = known.resolve(source)
             if not isinstance(value, Missing):
                 value = known.shown_value(value, source)
-                is_lost = (known.is_lost(source) or self._is_changed(source)) and is_long(value, limit)
+                is_lost = known.is_lost(source) and is_long(value, limit)
                 arguments[name] = _missing(name) if is_lost else known.shortened(value, source, limit)
             elif not value.is_left_out or name in required:
                 may_come = self._may_come(value, step)

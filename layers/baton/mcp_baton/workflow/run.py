@@ -167,7 +167,6 @@ class WorkflowRun(State):
             self._run_steps()
             self._note_job()
             self._note_repeats()
-            self._note_changed_arguments()
             over = self.over
             if over is not None:
                 self._writer.note_failed(over=True)

@@ -12,7 +12,9 @@ from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import PROGRESS, SALT, Claim, NewTask, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Start, TaskStore
 from mcp_baton.tools.secrets import is_hidden, stored_arguments
+from mcp_baton.tools.templates import as_text
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.definition_changes import given_arguments
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, lease_end
 from mcp_baton.workflow.resolve import NOTHING, KnownValues
@@ -50,6 +52,22 @@ def new_task(
         arguments=stored_arguments({**known.texts, **sent}, workflow.secrets),
         ttl_ms=ttl_ms,
     )
+
+
+def changed_arguments(known: KnownValues, task: TaskRecord, given: JsonObject) -> dict[str, Json] | None:
+    """A task's arguments after a resume, as they are stored; `None` if they stay the same.
+
+    Args:
+        given: The arguments of the resume, as they were sent.
+
+    Raises:
+        StoreError: the stored ones cannot be read.
+    """
+    stored = given_arguments(task)
+    sent = {name: known.texts[name] if is_hidden(value) else value for name, value in given.items()}
+    arguments = {**stored, **stored_arguments(sent, known.workflow.secrets)}
+    is_same = all(name in stored and as_text(stored[name]) == as_text(arguments[name]) for name in sent)
+    return None if is_same else arguments
 
 
 def create_lease(

@@ -18,6 +18,7 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import RESULT_PREFIX, NewTask, StepStatus, TaskRecord, waiting_jobs
+from mcp_baton.tasks.store import Batch
 from mcp_baton.telemetry import RECORDINGS_LOST, RUNS_COMPLETED, RUNS_PAUSED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.outcomes import Failed, Succeeded
@@ -42,7 +43,7 @@ from mcp_baton.workflow.refusals import DefinitionChanged, WrongWorkflow, unread
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
-from mcp_baton.workflow.run_task import new_task, take_task
+from mcp_baton.workflow.run_task import changed_arguments, new_task, take_task
 from mcp_baton.workflow.steps.question import Question
 from mcp_baton.workflow.times import milliseconds
 from mcp_baton.workflow.workflow_tool import takes_null
@@ -206,19 +207,10 @@ def _known(
     arguments: JsonObject,
     answers: Mapping[str, JsonObject],
     placeholders: Mapping[str, str] = MappingProxyType({}),
-    stored: JsonObject | None = None,
 ) -> KnownValues:
-    """Return what is known before a run. Of a resume, `stored` are the arguments of the first call."""
     declarations = [argument for argument in workflow.arguments if argument.name not in placeholders]
     texts, values = check_arguments(declarations, arguments)
-    known = KnownValues.before_run(workflow, {**texts, **placeholders}, {**values, **placeholders}, answers)
-    if stored is None:
-        return known
-    stored_texts = {name: as_text(value) for name, value in stored.items()}
-    names = sorted(texts.keys() - workflow.secrets)
-    return structs.replace(
-        known, changed={name: values[name] for name in names if texts[name] != stored_texts.get(name)}
-    )
+    return KnownValues.before_run(workflow, {**texts, **placeholders}, {**values, **placeholders}, answers)
 
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
@@ -258,11 +250,16 @@ def _resume(
 ) -> EndedRun:
     """Resume a claimed task. If that fails, the claim is released at once."""
     try:
-        known, ignored = resumed_values(workflow, task, arguments)
+        known, replacing, ignored = resumed_values(workflow, task, arguments)
+        changed = changed_arguments(known, task, replacing)
+        if changed is not None and execution.store is not None:
+            # Before the first call, so that each later text, also after a kill, names what the calls of this run have.
+            task = execution.store.write(task, Batch(arguments=changed, claim=task.claim))
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
         known = structs.replace(known, answers={**known.answers, **answers})
-        return structs.replace(open_run(known).resume(task), ignored=ignored)
+        run = open_run(known).resume(task)
+        return structs.replace(run, ignored=ignored)
     except (TaskFinished, TaskNotFound):
         raise
     except ClaimLost as error:
@@ -278,12 +275,12 @@ def _resume(
 
 def resumed_values(
     workflow: Workflow, task: TaskRecord, arguments: JsonObject, *, assumes_secrets: bool = False
-) -> tuple[KnownValues, tuple[str, ...]]:
+) -> tuple[KnownValues, JsonObject, tuple[str, ...]]:
     """Return what is known before a resume: the stored arguments, replaced by those that are given again. Also return
-    the names of the arguments that do not replace the stored ones, and of empty answers.
+    the latter, and the names of the arguments that do not replace the stored ones, and of empty answers.
 
     Args:
-        assumes_secrets: Whether to assume that the secret arguments of the first call are given again.
+        assumes_secrets: Whether to assume that the secret arguments of the earlier calls are given again.
 
     Raises:
         DefinitionChanged: the definition of a settled step has changed.
@@ -301,11 +298,11 @@ def resumed_values(
     if secrets and (assumes_secrets or all(status.settled for status in statuses_under(task, workflow).values())):
         # Without an open step, the run only completes the task, so no call needs a secret.
         placeholders = {name: secret_placeholder(name) for name in secrets}
-        return _known(workflow, all_arguments, answers, placeholders, stored_arguments), ignored
+        return _known(workflow, all_arguments, answers, placeholders), arguments, ignored
     if secrets:
         names = ", ".join(map(repr, secrets))
         raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", secrets)
-    return _known(workflow, all_arguments, answers, stored=stored_arguments), ignored
+    return _known(workflow, all_arguments, answers), arguments, ignored
 
 
 def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:

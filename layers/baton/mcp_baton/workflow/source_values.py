@@ -72,7 +72,6 @@ class SourceValues(Struct, frozen=True):
         outside: The bytes that reading a task variable must fetch; 0 for one inside the item.
         items: The items of the run's steps with `each` that have started, by step name.
         item: The current element of the list of a step with `each`; `NO_ELEMENT` outside a list.
-        changed: The arguments that differ from those of the first call.
     """
 
     workflow: Workflow
@@ -87,7 +86,6 @@ class SourceValues(Struct, frozen=True):
     outside: Callable[[str], int] = lambda _: 0
     items: Mapping[str, ListElements] = field(default_factory=dict)
     item: Json | Missing = NO_ELEMENT
-    changed: JsonObject = field(default_factory=dict)
 
     # Sources
 

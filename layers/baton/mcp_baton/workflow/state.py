@@ -14,15 +14,7 @@ from msgspec import structs
 from mcp_baton.exceptions import StoreError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.keys import Key, own_key, step_key
-from mcp_baton.tasks.record import (
-    CHANGED_ARGUMENTS,
-    EARLY_PREFIX,
-    StepStatus,
-    TaskRecord,
-    is_early,
-    statuses_of,
-    timestamp,
-)
+from mcp_baton.tasks.record import EARLY_PREFIX, StepStatus, TaskRecord, is_early, statuses_of, timestamp
 from mcp_baton.tasks.store import TaskStore, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import AFTER_WAITS_MS, denied_call
@@ -326,13 +318,6 @@ class State:
         if until_ms < ends_ms:
             return until_ms
         return f"it waits until {timestamp(until_ms)}, and its task ends at {timestamp(ends_ms)}; give it a longer ttl"
-
-    def _note_changed_arguments(self) -> None:
-        """Note with which arguments a resume has paused, so that the suggested calls have them."""
-        if self.known.changed and self.pauses:
-            self.variables.note(CHANGED_ARGUMENTS, dict(self.known.changed))
-        else:
-            self.variables.forget(CHANGED_ARGUMENTS)
 
     # Answers and callbacks that come early
 

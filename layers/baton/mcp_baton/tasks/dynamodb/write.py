@@ -10,6 +10,7 @@ from mcp_baton.tasks.dynamodb.attributes import (
     Attribute,
     Item,
     attributes,
+    encode_arguments,
     encode_variable,
     encode_variables,
     not_kept,
@@ -74,6 +75,10 @@ MAX_STEPS_WRITTEN: Final = 50
 """A write of more steps and reasons replaces the whole progress: an expression has at most 4 KB and 300 operators."""
 
 RESULT: Final[Path] = ("result",)
+ARGUMENTS: Final[Path] = ("arguments",)
+REQUIRED_VALUES: Final = (RESULT, ARGUMENTS)
+"""The values without which nothing is written. Notes replace only variables."""
+
 PROGRESS_PATH: Final[Path] = ("variables", PROGRESS)
 PAUSES_PATH: Final[Path] = ("variables", PAUSE_REASONS)
 
@@ -143,8 +148,10 @@ class Write:
         if batch.result is not None:
             values[FINAL_RESULT] = batch.result
         zips = ZipWithin(self._limits.zip_ms / 1000, monotonic)
-        encoded = encode_variables(values, self._limits.compress_over_bytes, zips)
-        return {RESULT if name == FINAL_RESULT else ("variables", name): value for name, value in encoded.items()}
+        compress_over = self._limits.compress_over_bytes
+        encoded = encode_variables(values, compress_over, zips)
+        paths = {RESULT if name == FINAL_RESULT else ("variables", name): value for name, value in encoded.items()}
+        return paths | ({ARGUMENTS: encode_arguments(batch.arguments, compress_over)} if batch.arguments else {})
 
     def _records(self) -> dict[str, ListRecord]:
         """The lists after the write, by step. One that could not be read as a whole is left out."""
@@ -204,7 +211,7 @@ class Write:
         self._set_lists()
         # These cannot be stored anywhere, so they need no room outside.
         for path, value in self.new_values.items():
-            if path != RESULT and exceeds_limits(value):
+            if path not in REQUIRED_VALUES and exceeds_limits(value):
                 length = text_bytes(value)
                 self._leave_out(path, length, EXCEEDS if length > MAX_VALUE_BYTES else EXCEEDS_STORED)
         # Stored values leave, too: a head can be full of values that were small enough one by one.
@@ -284,7 +291,8 @@ class Write:
 
     def leave_out_largest(self) -> bool:
         """Leave out the largest variable. Returns whether this makes the head smaller."""
-        sizes = {path: size(value) for path, value in self.new_values.items() if path != RESULT and is_value(value)}
+        values = {path: value for path, value in self.new_values.items() if path not in REQUIRED_VALUES}
+        sizes = {path: size(value) for path, value in values.items() if is_value(value)}
         path = max(sizes, key=lambda path: (sizes[path], path), default=None)
         if path is None:
             return False
