@@ -397,6 +397,13 @@ def test_a_question_is_quoted_in_the_assistants_messages(baton: Connect) -> None
     assert not any("\n\n1. Call wire" in text for text in texts)
 
 
+def test_a_form_shows_the_invisible_characters_of_a_value(baton: Connect, era: Era) -> None:
+    client, title = baton(library(), era=era), r"Emma\u202e\u200b\u3164\u001b[31m"
+    client.answers({f"Who borrows {title} from shelf of {title}?": {"reader": "Kim"}})
+
+    assert question_names(client.call_workflow("borrow", {"title": json.loads(f'"{title}"')})) == ["days"]
+
+
 def test_a_question_never_shows_a_secret(baton: Connect) -> None:
     server = Server("bank")
     server.add_workflow(

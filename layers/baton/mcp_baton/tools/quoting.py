@@ -30,19 +30,20 @@ _URI_MARKS = ":/?#[]@!$&'()*+,;=%~"
 
 def one_line(value: Json) -> str:
     """A value as JSON on one line, with every control, format and separator character escaped."""
-    return _escaped(dumps_spaced(value))
+    return escaped(dumps_spaced(value))
 
 
 def visible(value: Json) -> Json:
     """A value with these characters escaped in all its texts, for readers who see the texts as they are."""
     if isinstance(value, str):
-        return _escaped(value)
+        return escaped(value)
     if isinstance(value, Mapping):
-        return {_escaped(key): visible(item) for key, item in value.items()}
+        return {escaped(key): visible(item) for key, item in value.items()}
     return [visible(item) for item in value] if isinstance(value, Sequence) else value
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text with these characters escaped."""
     if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
@@ -55,7 +56,7 @@ def is_long(value: Json, limit: int = MAX_QUOTED_CHARS) -> bool:
     if isinstance(value, str) and len(value) > limit:
         return True
     text = dumps_spaced(value)
-    return len(text) > limit or len(_escaped(text)) > limit
+    return len(text) > limit or len(escaped(text)) > limit
 
 
 def quoted_error(text: str) -> str:

@@ -15,6 +15,7 @@ from mcp_baton.tasks.ids import short_digest
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.asking import Identity, declares
 from mcp_baton.tools.questions import Elicited, Field, elicitation, form_field, inline_references
+from mcp_baton.tools.quoting import escaped
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused, is_empty
 from mcp_baton.transport.exchange import KEEP_ALIVE_S
 from mcp_baton.workflow.definition import ANSWERS, Workflow
@@ -84,7 +85,7 @@ def unanswered_questions(run: EndedRun) -> MissingValues | None:
     for question in questions:
         text = run.known.question_text(run.workflow.step(question.name), whole=True)
         if not text or len(text) > MAX_FORM_QUESTION_CHARS:
-            text = question.question
+            text = escaped(question.question)
         own_form = _object_form(question.schema)
         if own_form is not None and not fields:
             return MissingValues(question.name, text, *own_form, questions=True, answer=question.name)

@@ -13,7 +13,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import ITEMS_PREFIX, WAIT_PREFIX, StepStatus, is_early
 from mcp_baton.tasks.values import list_in
 from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
-from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, escaped, one_line
 from mcp_baton.tools.secrets import secrets_of
 from mcp_baton.tools.templates import as_text, fill, fill_uri, placeholders
 from mcp_baton.workflow.definition import Workflow
@@ -178,7 +178,8 @@ class KnownValues(SourceValues, frozen=True):
     def question_text(self, step: Step | None, *, whole: bool = False, with_placeholders: bool = False) -> str | None:
         """The question of a step, with its values; `None` if a value is not known yet. Secrets are hidden.
 
-        Unless the `whole` question is needed, each long value is cut by itself: the author's words stay.
+        In the `whole` question, invisible characters of values are escaped. Otherwise each long value is cut by itself:
+        the author's words stay.
 
         Args:
             with_placeholders: Whether values that are not known yet have placeholders.
@@ -205,7 +206,9 @@ class KnownValues(SourceValues, frozen=True):
         names = [argument.name for argument in self.workflow.arguments if self.arguments.get(argument.name) is None]
         left_out = dict.fromkeys([*names, *bindings], LEFT_OUT)
         texts = {**self.shown_texts, **left_out, **texts}
-        return fill(step.question, texts if whole else {name: _beginning(text) for name, text in texts.items()})
+        # A person sees the whole question as it is, without quotes.
+        shown = escaped if whole else _beginning
+        return fill(step.question, {name: shown(text) for name, text in texts.items()})
 
     def open_questions(self) -> dict[str, str]:
         """The questions without an answer whose values are known, in order, by the names of their steps."""
