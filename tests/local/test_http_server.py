@@ -177,6 +177,14 @@ def test_a_client_that_disconnects_during_its_request_is_ignored(
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
+def test_a_malformed_request_line_is_logged_without_its_token(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with socket.create_connection(("127.0.0.1", serve(adapter(echo))), BOUND_S) as connection:
+        connection.sendall(b"POST /callbacks/s3-cret twice HTTP/1.1\r\n\r\n")
+        connection.recv(1)
+    assert "'POST /callbacks/… twice HTTP/1.1'" in caplog.text
+
+
 def test_a_too_large_body_is_refused_and_the_server_continues(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     port = serve(adapter(echo))
     head, _, body = send_raw(port, b"POST /mcp HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n").partition(b"\r\n\r\n")

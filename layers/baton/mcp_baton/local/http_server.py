@@ -140,7 +140,7 @@ class RequestHandler(WSGIRequestHandler):
     @override
     def log_error(self, format: str, *args: Any) -> None:
         """Log a malformed request. `%r` escapes control characters of the client."""
-        logger.info("%s: %r", self.address_string(), format % args)
+        logger.info("%s: %r", self.address_string(), without_token(format % args))
 
 
 def listen(host: str, port: int) -> socket.socket:
