@@ -1,13 +1,14 @@
 """Questions to the client in the 2025 era: a question is sent on a stream, and its answer arrives with another
 request."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from mcp_baton import Context, Server, ToolStep, Workflow, elicitation, sampling
-from mcp_baton.testing import Connect
+from mcp_baton.testing import Connect, Era
 from tests.support.client import BOUND_S, Answer, Client, JsonDict, Sink, Table
 from tests.support.handler import MakeClient, Submit
 
@@ -162,3 +163,18 @@ def test_questions_that_fit_no_answer_are_an_error(baton: Connect, lengths: list
     result = client.start_task("review").result if in_background else client.call_tool("review")
     assert result.is_error
     assert result.text.startswith(f"The client cannot be asked: the questions have {sum(lengths) // 10_000}")
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_the_tasks_of_a_task_group_may_ask(baton: Connect, era: Era) -> None:
+    server = Server("asking")
+
+    @server.tool
+    async def names(ctx: Context) -> list[str]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ctx.aask(elicitation(key, key, str))) for key in ("first", "last")]
+        return [task.result()[0].data or "" for task in tasks]
+
+    client = baton(server, era=era)
+    client.answers({"first": {"value": "Kim"}, "last": {"value": "Lee"}})
+    assert client.call_tool("names").value == ["Kim", "Lee"]

@@ -103,6 +103,30 @@ def test_an_exception_of_a_tool_is_a_failure_with_a_text(error: BaseException, r
         assert outcome_in(call(Server("shop", mask_errors=False)), function) == Failed(words)
 
 
+MEANT, NOT_MEANT, INNER = ToolError("meant"), OSError("not meant"), ExceptionGroup("inner", [ToolError("inner")])
+
+
+@pytest.mark.parametrize(
+    ("errors", "cause"),
+    [
+        ([MEANT], MEANT),
+        ([NOT_MEANT], NOT_MEANT),
+        ([INNER], INNER.exceptions[0]),
+        ([MEANT, INNER], MEANT),
+        ([MEANT, NOT_MEANT], None),
+        ([NOT_MEANT, INNER], None),
+    ],
+    ids=str,
+)
+def test_the_only_exception_or_the_first_tool_error_of_a_group_is_the_failure(
+    errors: list[Exception], cause: Exception | None
+) -> None:
+    group = ExceptionGroup("unhandled errors in a TaskGroup", errors)
+    outcome = outcome_of(function_raising(group))
+    assert isinstance(outcome, Failed)
+    assert outcome.cause is (cause or group)
+
+
 def test_only_exceptions_other_than_tool_errors_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     outcome_of(function_raising(ToolError("meant")))
     assert caplog.records == []

@@ -311,6 +311,8 @@ def _run_function[T](
                 stay=tool_call.stay,
                 pulse=tool_call.pulse,
             )
+            if isinstance(ending, Raised):
+                ending = Raised(_error_in(ending.error))
             span.failed = _has_failed(ending)
         if call_state is None:
             return ending, NO_SECRETS
@@ -323,6 +325,19 @@ def _run_function[T](
         abandoned_count = ABANDONED.take_count()
         if abandoned_count:
             caller.services.telemetry.add(ABANDONED_THREADS, abandoned_count)
+
+
+def _error_in(error: BaseException) -> BaseException:
+    """Return the exception of a group, such as a `TaskGroup` raises, that is its outcome: one that answers the request,
+    the only one, or the first `ToolError` of several. Otherwise return the group."""
+    errors = [error]
+    for outer in errors:  # grows meanwhile
+        errors += outer.exceptions if isinstance(outer, BaseExceptionGroup) else ()
+    inner = [item for item in errors if not isinstance(item, BaseExceptionGroup)]
+    answers = [item for item in inner if isinstance(item, InputRequired | TaskBegins | ProtocolError)]
+    if answers:
+        return answers[0]
+    return inner[0] if len(inner) == 1 or all(isinstance(item, ToolError) for item in inner) else error
 
 
 def _new_call(caller: Caller, asking: AskerFactory, thread: ToolThread, tool_call: ToolCall) -> CallState:
