@@ -9,12 +9,13 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator
 
-from mcp_baton import Server, ask_user, step
+from mcp_baton import Approval, Server, ask_user, step, wait_for_callback
 from mcp_baton.background import creating
 from mcp_baton.exceptions import EventError, OutcomeUnknown, StoreBusy
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.testing import Client, connect
+from tests.support.background import MakeBackground
 
 DAY = timedelta(days=1)
 PACKETS = {"P-1": "P-1"}
@@ -221,6 +222,34 @@ def test_owners_and_ids_are_any_texts(client: Client, text: str) -> None:
     assert client.send_event(event(owner=text, id=text))["outcome"] == "started"
     assert client.send_event(event(owner=text, id=text))["outcome"] == "repeated"
     assert {task.status for task in odd.tasks()} == {"completed"}
+
+
+def test_a_workflow_with_a_callback_needs_the_address_of_the_api(background: MakeBackground) -> None:
+    server = shop()
+
+    @server.workflow
+    def sign(order: str) -> None:
+        wait_for_callback("signed", bool, within=DAY)
+
+    with pytest.raises(EventError, match=r"'sign' waits for a callback, so it needs BATON_BASE_URL"):
+        background(server).work(event(workflow="sign"))
+    assert background(server, base_url="https://api.example.com").work(event(workflow="sign")) == "started"
+
+
+def test_a_notification_without_a_link_is_logged(background: MakeBackground, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("bank")
+    server.on_approval(print)
+
+    @server.tool(approval=Approval("payments", message="Pay?"))
+    def pay(order: str) -> None: ...
+
+    @server.workflow
+    def settle(order: str) -> None:
+        step(pay)(order=order)
+
+    jobs = background(server, approval_links=True)
+    assert (jobs.work(event()), jobs.work()) == ("started", "waits")
+    assert "its notification has no link; set BATON_BASE_URL" in caplog.text
 
 
 def test_an_event_of_an_array_that_cannot_start_does_not_keep_the_others_from_starting(client: Client) -> None:

@@ -55,7 +55,10 @@ def _notify(execution: Execution, record: ApprovalRecord) -> None:
 def _link(execution: Execution, record: ApprovalRecord) -> str | None:
     """Create a link that decides this approval. Only a digest of its token is stored."""
     base_url = record.base_url or execution.base_url
-    if not execution.services.settings.approval_links or not base_url or execution.store is None:
+    if not execution.services.settings.approval_links or execution.store is None:
+        return None
+    if not base_url:  # an event has requested it
+        logger.warning("approval %s: its notification has no link; set BATON_BASE_URL", record.approval_id)
         return None
     token = token_urlsafe(32)
     approvals_of(execution.store).add_link(record, text_digest(token))

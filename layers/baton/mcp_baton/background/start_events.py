@@ -188,6 +188,9 @@ def _target(services: Services, event: StartEvent, exchange: Exchange) -> tuple[
     if tool is None or workflow.secrets:
         problem = "has secret arguments, which are not stored" if workflow.secrets else "is not durable or has no tool"
         raise EventError(f"`{START}.workflow`: {event.workflow!r} {problem}, so no event can start it")
+    base_url = services.settings.base_url
+    if workflow.callbacks and not base_url:  # a request says the address of the API, and an event does not
+        raise EventError(f"`{START}.workflow`: {event.workflow!r} waits for a callback, so it needs BATON_BASE_URL")
     execution = Execution(
         services=services,
         server=server,
@@ -197,6 +200,6 @@ def _target(services: Services, event: StartEvent, exchange: Exchange) -> tuple[
         # Nobody is connected: questions to the user pause the workflow.
         envelope=Envelope(Era.STATELESS, STATELESS_REVISIONS[0], {}, {}, None, None),
         exchange=exchange,
-        base_url=services.settings.base_url or "",
+        base_url=base_url,
     )
     return tool, execution, store
