@@ -78,6 +78,17 @@ def test_changed_files_are_served_without_losing_tasks_or_connections(project: P
         assert [task_entry["taskId"] for task_entry in baton.call("tasks/list")["tasks"]] == [task]
 
 
+def test_with_reload_a_crash_of_a_tool_is_reported(project: Path) -> None:
+    (project / "rates.py").write_text("import os\n\n\ndef rate():\n    os._exit(3)\n")
+    with serve(str(project / "app.py"), "--reload", folder=project) as (baton, log):
+        with pytest.raises(httpx.TransportError):
+            baton.tool("quote")
+        assert "the server has ended with the exit code 3" in next_line(log, "has ended")
+        assert next_line(log, "The server starts again when a Python file changes.")
+        (project / "rates.py").write_text("def rate():\n    return 2\n")
+        assert baton.tool("quote")["result"] == 2
+
+
 def test_files_may_change_while_the_server_starts(project: Path) -> None:
     with serve(str(project / "app.py"), "--reload", folder=project) as (baton, log):
         lines: list[str] = []

@@ -185,10 +185,17 @@ def _restart_on_changes(folder: Path, log_level: LogLevel, listener: socket.sock
     process = start()
     try:
         # Not `run_process`: it stops a child by SIGINT, for which a child that still starts prints a traceback.
-        for changes in watch(folder, watch_filter=PythonFilter(), raise_interrupt=False):
-            logger.info("%s has changed: restarting", Path(min(changes)[1]).name)
-            _stop(process)
-            process = start()
+        ended = None
+        for changes in watch(
+            folder, watch_filter=PythonFilter(), raise_interrupt=False, rust_timeout=1_000, yield_on_timeout=True
+        ):
+            if changes:
+                logger.info("%s has changed: restarting", Path(min(changes)[1]).name)
+                _stop(process)
+                process = start()
+            elif process.exitcode and process is not ended:  # a tool has ended it, such as by a crash in C
+                ended = process
+                logger.error("the server has ended with the exit code %s\n%s", process.exitcode, AGAIN)
     finally:
         _stop(process)
     return code
