@@ -257,3 +257,33 @@ def test_two_calls_do_not_wake_each_other_without_end_if_a_step_fails_each_time(
         # A step that needs the model ends each call.
         assert (first.poll().status, second.poll().status) == ("completed", "completed")
         assert len(client.calls("note")) == 2, "each call makes one attempt"
+
+
+def test_two_calls_that_wait_for_one_retry_make_its_attempts_once(shop: Server) -> None:
+    @shop.workflow(background=True)
+    def order() -> None:
+        step("note", retry=Retry(attempts=2, first_s=3_600, max_s=3_600, jitter=False))(of=1)
+
+    with connect(shop, owner="kim") as client:
+        client.tool_raises("note", ToolError("the printer is off"), times=20)
+        first = client.start_task("order", {})
+        second = client.start_task("order", {"task_id": flow_task(client, first.task_id)})
+        client.clock.advance(3_600 + SOON_S)
+        assert (first.poll().status, second.poll().status, len(client.calls("note"))) == ("completed", "completed", 2)
+        assert "the printer is off" in first.result.text
+        assert "the printer is off" in second.result.text
+
+
+def test_a_form_closes_if_the_workflow_fails_after_another_call_has_answered_it(shop: Server) -> None:
+    @shop.workflow(background=True)
+    def order() -> None:
+        step("note")(of=ask_user("number", "Which number?", returns=int))
+
+    with connect(shop, owner="kim") as client:
+        client.tool_raises("note", ToolError("the printer is off"), times=20)
+        task = client.start_task("order", {})
+        flow = flow_task(client, task.task_id)
+        other = client.start_task("order", {"task_id": flow, "answers": {"number": 3}})
+        assert (task.poll().status, len(client.calls("note"))) == ("completed", 1)
+        ended, failed = task.result.structured or {}, other.result.structured or {}
+        assert (ended["pause_reason"], ended["next"]) == (failed["pause_reason"], failed["next"])

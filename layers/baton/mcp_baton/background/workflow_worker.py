@@ -41,7 +41,7 @@ from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.lease import Lease, release_claim
 from mcp_baton.workflow.pause import ApprovalDenied, Remedy
-from mcp_baton.workflow.refusals import NOT_RESUMED, TaskUnreadable
+from mcp_baton.workflow.refusals import NOT_RESUMED, CallFailed, TaskUnreadable
 from mcp_baton.workflow.runs import run_workflow
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
@@ -187,12 +187,16 @@ class WorkflowJob:
         """
         try:
             return self._run_when_free(tool, host)
+        except CallFailed as failed:
+            from mcp_baton.present.task_action import paused_result
+
+            return paused_result(self._execution, tool, failed.task)
         except ArgumentRefused as error:
             wrong = asked and structs.replace(asked, wrong_answer=error.problem)
             return wrong or not_run(self._execution, tool, error)
 
     def _run_when_free(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
-        """Run the workflow. Waits if another run holds its task. Raises `ArgumentRefused`."""
+        """Run the workflow. Waits if another run holds its task. Raises `ArgumentRefused` and `CallFailed`."""
         workflow, task_id = tool.workflow, self._job.work.workflow_task or ""
         while True:
             self._execution.waits_for.clear()
@@ -205,6 +209,7 @@ class WorkflowJob:
                     host,
                     lives_ms=self._ttl_ms,
                     named=self._job.work.resumes,
+                    goes_on=self._job.allowed > self._job.work.attempts,
                 )
             except TaskHeld as error:
                 if self._may_wait(host, error):

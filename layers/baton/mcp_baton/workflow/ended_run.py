@@ -8,7 +8,7 @@ from msgspec import Struct
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.lease import Over
-from mcp_baton.workflow.pause import PauseReason, StepFailed, suspends
+from mcp_baton.workflow.pause import PauseReason, has_failed_calls, suspends
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.step_run import StepRun
@@ -83,9 +83,7 @@ class EndedRun(Struct, frozen=True):
     def may_ask(self) -> bool:
         """Whether the client's user may be asked, so that the run continues with the answers. It would make the calls
         that have failed again, which the model has to decide; and a wrong answer is not asked for again."""
-        failures = (pause for pause in self.pauses if isinstance(pause, StepFailed))
-        may_continue = self.stored and self.wrong_answer is None
-        return may_continue and not any(failure.suggested_tool and not failure.resource for failure in failures)
+        return self.stored and self.wrong_answer is None and not has_failed_calls(self.pauses)
 
     @property
     def statuses(self) -> Mapping[str, StepStatus]:

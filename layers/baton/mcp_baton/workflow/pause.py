@@ -410,6 +410,12 @@ def waits_or_asks(pauses: Sequence[PauseReason]) -> bool:
     return bool(pauses) and all(pause.remedy in {*WAITING_REMEDIES, Remedy.ANSWERS} for pause in pauses)
 
 
+def has_failed_calls(pauses: Iterable[PauseReason]) -> bool:
+    """Whether a run would make calls again that have failed, which the model has to decide."""
+    failures = (pause for pause in pauses if isinstance(pause, StepFailed))
+    return any(failure.suggested_tool and not failure.resource for failure in failures)
+
+
 def pause_at(step: str, pauses: Iterable[PauseReason]) -> PauseReason | None:
     """Why a step has stopped; `None` if it has not."""
     return next((pause for pause in pauses if pause.step == step), None)

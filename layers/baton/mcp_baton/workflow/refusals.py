@@ -28,6 +28,14 @@ class DefinitionChanged(BatonError):
         self.steps = steps
 
 
+class CallFailed(BatonError):
+    """Another run has paused the task, because a call failed. The model decides whether it is made again."""
+
+    def __init__(self, task: TaskRecord) -> None:
+        super().__init__("a call of the workflow has failed")
+        self.task = task
+
+
 class TaskUnreadable(BatonError):
     """The state of a task could not be read. Nothing was run: completed steps would have been repeated."""
 

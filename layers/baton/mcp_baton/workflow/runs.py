@@ -17,7 +17,7 @@ from mcp_baton.exceptions import (
     TaskNotFound,
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.record import RESULT_PREFIX, NewTask, StepStatus, TaskRecord, waiting_jobs
+from mcp_baton.tasks.record import RESULT_PREFIX, NewTask, StepStatus, TaskRecord, pauses_of, waiting_jobs
 from mcp_baton.tasks.store import Batch
 from mcp_baton.telemetry import RECORDINGS_LOST, RUNS_COMPLETED, RUNS_PAUSED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.tools.approval import AFTER_WAITS_MS
@@ -38,13 +38,14 @@ from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import release_claim
-from mcp_baton.workflow.pause import waits_or_asks
-from mcp_baton.workflow.refusals import DefinitionChanged, WrongWorkflow, unreadable
+from mcp_baton.workflow.pause import has_failed_calls, waits_or_asks
+from mcp_baton.workflow.refusals import CallFailed, DefinitionChanged, WrongWorkflow, unreadable
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.run import WorkflowRun
 from mcp_baton.workflow.run_task import changed_arguments, new_task, take_task
 from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.stored_pauses import parse_pauses
 from mcp_baton.workflow.times import milliseconds
 from mcp_baton.workflow.workflow_tool import takes_null
 
@@ -95,6 +96,7 @@ def run_workflow(
     starter: "Starter | None" = None,
     named: bool = False,
     takes_over: bool = False,
+    goes_on: bool = False,
 ) -> EndedRun:
     """Run a workflow as far as possible.
 
@@ -107,6 +109,7 @@ def run_workflow(
         starter: Finds the task of an equal call instead of starting a new one (`RepeatedCall`).
         named: Whether the call names the task, so that its client has the id.
         takes_over: Whether the task is only resumed if its run has died.
+        goes_on: Whether it continues after a wait by itself. Raises `CallFailed` if a call has failed meanwhile.
     """
     services = execution.services
     open_run = partial(WorkflowRun, host, execution.store, clock=services.clock, sleep=services.sleep)
@@ -115,6 +118,9 @@ def run_workflow(
             run = _start(open_run, *new_run(execution, workflow, arguments, ttl_ms), starter)
         else:
             task = _claim(execution, workflow, host, task_id, named=named, takes_over=takes_over)
+            if goes_on and execution.store is not None and has_failed_calls(parse_pauses(pauses_of(task))):
+                release_claim(execution.store, task)
+                raise CallFailed(structs.replace(task, claim=None))
             run = _resume(execution, workflow, open_run, arguments, task, answers, lives_ms)
     if run.task is not None and waiting_jobs(run.task.variables):
         _wake_waiting_jobs(execution, run, run.task)
@@ -138,12 +144,12 @@ def _start(
 
 
 def _wake_waiting_jobs(execution: Execution, run: EndedRun, task: TaskRecord) -> None:
-    """Wake the other jobs that wait with the task of a run: they end if the task has ended. If the run has settled a
-    step and now waits, they wait for what it waits for. After a failure they do not: two jobs would wake each other
-    without end, and call the tool each time."""
+    """Wake the other jobs that wait with the task of a run: they end if the task has ended, or a call has failed. If
+    the run has settled a step and now waits, they wait for what it waits for."""
+    has_ended = task.status.terminal or has_failed_calls(run.pauses)
     is_waiting = waits_or_asks(run.pauses)
     has_continued = any(not trace.replayed and isinstance(trace.outcome, Succeeded | Skipped) for trace in run.traces)
-    if execution.store is not None and (task.status.terminal or (is_waiting and has_continued)):
+    if execution.store is not None and (has_ended or (is_waiting and has_continued)):
         from mcp_baton.workflow.dispatching import wake_waiting_jobs
 
         wake_waiting_jobs(execution.services, execution.store, task, but=execution.job_id)
