@@ -18,8 +18,10 @@ from mcp_baton.clients import (
     DYNAMODB_ATTEMPTS,
     OTHER_AWS_ATTEMPTS,
     READ_TIMEOUT_S,
+    TopicPublisher,
     dynamodb_client,
     secrets_client,
+    topic_client,
 )
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table
@@ -57,6 +59,16 @@ def table() -> Any:
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "eu-west-1")
+
+
+@pytest.mark.usefixtures("credentials")
+def test_an_approval_is_published_in_the_region_of_its_topic() -> None:
+    connect = Mock(wraps=topic_client)
+    with mock_aws():
+        topic = boto3.client("sns", "us-east-1").create_topic(Name="people")["TopicArn"]
+        TopicPublisher(topic, connect).publish("a call waits")
+        connect.assert_called_once_with(topic)
+        assert topic_client(topic).meta.region_name == "us-east-1"
 
 
 def post(method: str, **params: Any) -> dict[str, Any]:

@@ -73,6 +73,7 @@ def test_a_variable_sets_its_field(env: dict[str, str], settings: Settings) -> N
         ({"BATON_WORKER": "baton-worker:$LATEST"}, "name:alias"),
         ({"BATON_WORKER": WORKER.removesuffix(":live")}, "name:alias"),
         ({"BATON_WORKER": "arn:aws:sqs:eu-west-1:123456789012:queue:live"}, "arn:aws:lambda"),
+        ({"BATON_APPROVAL_TOPIC": "arn:aws:sns:eu-west-1:123456789012:people.fifo"}, "arn:aws:sns"),
         ({"BATON_STATE_KEY_SECRET": "StateKey"}, "arn:aws:secretsmanager"),
         ({"BATON_STATE_KEY_SECRET": "arn:aws:ssm:eu-west-1:123456789012:parameter/key"}, "arn:aws:secretsmanager"),
     ],

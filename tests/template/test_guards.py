@@ -11,6 +11,7 @@ from tests.template.conftest import MODES, MakeStack, function
 from tests.template.test_operation import statements
 
 KEY = "arn:aws:kms:eu-central-1:123456789012:key/1a2b3c4d-0000-1111-2222-333344445555"
+SNS = "arn:aws:sns:eu-central-1:123456789012"
 ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/floods/1a2b3c4d-0000"
 
 
@@ -118,6 +119,7 @@ def test_each_function_may_use_the_key_only_through_the_services_that_store_its_
             ["", "{}", '{"refunds": ["kim", "lee"], "ä b": []}', ' {"a":["b"]} '],
             ["kim", '["kim"]', '{"refunds": "kim"}', '{"refunds": [kim]}', '{"refunds": ["kim"]', '{"refunds": [""]}'],
         ),
+        ("ApprovalTopic", ["", f"{SNS}:people"], ["people", f"{SNS}:people.fifo"]),
         ("MaxTasksPerOwner", ["", "1", "1000"], ["0", "-1", "many"]),
     ],
 )

@@ -46,8 +46,9 @@ def lambda_client() -> "BaseClient":
     return _client("lambda")
 
 
-def topic_client() -> "BaseClient":
-    return _client("sns")
+def topic_client(topic: str) -> "BaseClient":
+    """Create a client for the region of an SNS topic: the APIs of other regions do not find it."""
+    return _client("sns", region=topic.split(":")[3])
 
 
 def _client(
@@ -127,9 +128,9 @@ class TopicPublisher:
         connect: Creates the SNS client with the first message.
     """
 
-    def __init__(self, topic: str, connect: "Callable[[], BaseClient]") -> None:
+    def __init__(self, topic: str, connect: "Callable[[str], BaseClient]") -> None:
         self._topic = topic
-        self._client: Callable[[], Any] = cache(connect)
+        self._client: Callable[[str], Any] = cache(connect)
 
     def publish(self, message: str) -> None:
-        self._client().publish(TopicArn=self._topic, Message=message)
+        self._client(self._topic).publish(TopicArn=self._topic, Message=message)

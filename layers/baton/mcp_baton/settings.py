@@ -110,7 +110,7 @@ def _matching(pattern: str, otherwise: str) -> Callable[[str, str], str]:
     return parse
 
 
-_topic = _matching(r"arn:[^:\s]+:sns:[^:\s]+:[0-9]+:\S+", "a topic's ARN: set it to arn:aws:sns:...")
+_topic = _matching(r"arn:[^:\s]+:sns:[^:\s]+:[0-9]+:[\w-]+", "a standard topic's ARN: set it to arn:aws:sns:...")
 _worker = _matching(
     ALIAS,
     "a function's alias: set it to arn:aws:lambda:...:function:name:alias or name:alias. The alias is required because "
