@@ -83,10 +83,12 @@ BY_PYDANTIC = [
     (float, ".5", 0.5, REFUSED),
     (float, "inf", float("inf"), SAME),
     (float, 2**2000, REFUSED, SAME),
+    (float, "\ud800", REFUSED, SAME),
     (bool, "yes", True, REFUSED),
     (bool, "on", True, REFUSED),
     (bool, 1.0, True, REFUSED),
     (bool, "-0", REFUSED, False),
+    (bool, "\ud800", REFUSED, SAME),
     (str, 5, REFUSED, SAME),
     (Literal["a", "b"], "A", REFUSED, SAME),
     (Literal[1, 2], "1", REFUSED, 1),
@@ -113,7 +115,7 @@ BY_PYDANTIC = [
 def outcome(convert: Any) -> Any:
     try:
         return convert()
-    except (ValidationError, msgspec.ValidationError, InvalidArguments):
+    except (ValidationError, msgspec.ValidationError, InvalidArguments, UnicodeEncodeError):
         return REFUSED
 
 

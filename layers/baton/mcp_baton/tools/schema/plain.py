@@ -77,7 +77,7 @@ class Scalar(PlainType):
             raise NotPlain
         try:
             converted: Any = msgspec.convert(value, self._kind, strict=False)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a surrogate pair
             raise NotPlain from error
         return converted if self._kind is not float or math.isfinite(converted) else _raise_not_plain()
 
