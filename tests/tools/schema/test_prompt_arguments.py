@@ -4,6 +4,7 @@ import datetime
 import json
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -113,6 +114,7 @@ def outcome(value: Any, kind: Any) -> str:
         (Line, "{}"),
         (Annotated[int, Field(ge=1)], "0"),
         (Literal["a"], "b"),
+        (Iterable[int], '{"a": 1}'),
     ],
 )
 def test_an_argument_that_does_not_convert_is_refused_with_its_name(kind: Any, value: Any) -> None:
@@ -156,6 +158,10 @@ def test_an_empty_value_that_does_not_convert_means_that_an_optional_argument_wa
     assert check_arguments([Argument("n", type=kind, default=7)], {"n": value})[1] == {"n": converted}
     left_out = {} if converted in (7, "7") else {"n": converted}
     assert check_arguments([Argument("n", type=kind)], {"n": value})[1] == left_out
+
+
+def test_a_key_with_half_a_surrogate_pair_is_kept() -> None:
+    assert convert({"\ud800": 1}, object) == {"\ud800": 1}
 
 
 def test_an_infinite_default_is_kept_and_not_sent() -> None:

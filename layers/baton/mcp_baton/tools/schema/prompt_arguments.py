@@ -172,12 +172,11 @@ def convert(value: Json, target: Any) -> Json:
     except ValueError as error:  # it has a NaN in it, for example
         raise InvalidArguments(Mismatch(invalid=(InvalidField("value", str(error)),))) from error
     try:
-        converted = adapter.validate_json(text)
+        return _dump(adapter, inner, adapter.validate_json(text))  # the dump validates the items of an `Iterable`
     except ValidationError as error:
         # A list or an object in JSON is what the client has meant; another text is probably no JSON.
         shown = error if isinstance(inner, list | dict) else first_error
         raise InvalidArguments(mismatch_of(shown)) from error
-    return _dump(adapter, inner, converted)
 
 
 def canonical_argument(argument: Argument, sent: Json) -> Json:
@@ -208,6 +207,8 @@ def _dump(adapter: "TypeAdapter[Any]", sent: Json, converted: object) -> Json:
         raise InvalidArguments(not_finite(fields))
     try:
         result = adapter.dump_python(converted, mode="json", by_alias=True)
+    except UnicodeEncodeError:  # a key has a lone surrogate
+        return sent
     except PydanticSerializationError as error:
         # This is a `ValueError`, but the client did not cause it: the author's type failed.
         raise RuntimeError("an argument's serializer failed") from error
