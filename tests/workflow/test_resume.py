@@ -7,6 +7,7 @@ import pytest
 
 from mcp_baton import (
     Argument,
+    Context,
     Server,
     ToolError,
     ToolStep,
@@ -19,7 +20,7 @@ from mcp_baton import (
 )
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.testing import Client, Connect, Era, JsonRpcError
+from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Killed
 from mcp_baton.testing.store import TABLE
 from tests.support.client import Clock, Table
 from tests.support.handler import MakeClient
@@ -232,3 +233,32 @@ def test_a_secret_that_a_resume_has_added_must_be_given_again(baton: Connect) ->
     assert shown["next"][-1] == run.next[-1]
     assert run.next[-1]["arguments"]["pin"] == "<secret pin>"
     assert "s3cret" not in repr(client.store.client.scan(TableName=TABLE))
+
+
+def test_after_a_killed_resume_with_another_argument_the_suggested_call_repeats_it(baton: Connect) -> None:
+    server = Server("orders")
+    server.tool(name="book")(lambda amount: amount)
+    keys = []
+
+    @server.tool
+    def pay(ctx: Context, amount: int) -> None:
+        keys.append((amount, ctx.idempotency_key))
+
+    @server.workflow
+    def refund(amount: int) -> None:
+        ask_model("sure", "Refund {amount}?", returns=bool)
+        step("book", checkpoint=True)(amount=amount)
+        step(pay)(amount=amount)
+
+    client = baton(server)
+    task_id = client.call_workflow("refund", {"amount": 30}).task_id
+    with client.killed_after("pay"), pytest.raises(Killed):
+        client.call_workflow("refund", {"amount": 50, "answers": {"sure": True}}, task_id)
+    client.clock.advance(60)
+
+    shown: Any = client.call_workflow("refund", {"task_action": "show"}, task_id).structured
+    run = client.call_workflow("refund", shown["next"][-1]["arguments"])
+
+    assert (run.completed, keys) == (True, [keys[0]] * 2)
+    assert keys[0][0] == 50
+    assert keys[0][1] in run.text
