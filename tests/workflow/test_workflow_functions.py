@@ -470,6 +470,29 @@ def test_a_mistake_names_the_workflow_its_file_its_line_and_a_remedy(function: C
     assert function.__name__ not in server.workflows
 
 
+def test_a_secret_argument_of_another_workflow_function_needs_a_secret_argument() -> None:
+    server = library()
+
+    @server.workflow
+    def authorize(pin: Annotated[str, Argument(secret=True)], reader: str) -> None:
+        pin = step(find_book)(title=pin).shelf  # from here on, the name is that of another value
+        step(lend)(shelf=pin, reader=reader)
+
+    @server.workflow
+    def borrow_secretly(code: Annotated[str, Argument(secret=True)]) -> None:
+        authorize(code, "kim")
+
+    def borrow_openly(code: str) -> None:
+        authorize(code, "kim")
+
+    def borrow_with_a_constant() -> None:
+        authorize("1234", "kim")
+
+    for function in (borrow_openly, borrow_with_a_constant):
+        with pytest.raises(WorkflowError, match="the argument 'pin' is secret, and is given a value that is not"):
+            server.workflow(function)
+
+
 def test_a_workflow_function_may_use_what_is_equal_in_each_run() -> None:
     server = library()
 

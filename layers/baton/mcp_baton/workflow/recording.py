@@ -1,7 +1,9 @@
 """What the call of a workflow function has described so far (docs/workflows.md, Workflow functions)."""
 
 import re
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+import sys
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from types import CodeType, FrameType
 from typing import Any, Final, NoReturn
 
 from mcp_baton.exceptions import WorkflowError
@@ -11,20 +13,26 @@ from mcp_baton.workflow.reference import REFERENCE_TEXT, REFUSED_METHODS, Refere
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,
+    PromptArg,
     StepOutput,
     as_source,
     author_line,
     recording_of_function,
+    source_of,
     workflows_of,
 )
 from mcp_baton.workflow.steps.step import Step
 
+SECRET_PARAMETERS: Final = dict[CodeType, Collection[str]]()
+"""The secret parameters of workflow functions. Another workflow function may call these."""
+
 
 class Recording:
-    """The steps that a workflow function has described so far."""
+    """The steps that a workflow function has described so far. `secrets` are the workflow's secret arguments."""
 
-    def __init__(self, workflow: str) -> None:
-        self.workflow = workflow
+    def __init__(self, workflow: str, secrets: Collection[str]) -> None:
+        self.workflow, self.secrets = workflow, secrets
+        self._frames: list[FrameType] = []
         self.steps: list[Step] = []
         self.uncalled_steps: dict[int, StepCall] = {}
         self.refusals: list[WorkflowError] = []
@@ -43,10 +51,28 @@ class Recording:
             if name is not None:
                 cause = f"{{{name}}} in a text means an argument of the workflow, and not the {name!r} of this function"
                 raise self.error(f"{cause}; rename {name!r}, or pass it to the tool as an argument of its own")
+        if (exposed := self._exposed_secret()) is not None:
+            cause = f"the argument {exposed!r} is secret, and is given a value that is not; give it a secret argument"
+            raise self.error(cause)
         if any(other.name == step.name for other in self.steps):
             raise self.error(f"a second step is named {step.name!r}; give it another name: name='{step.name}_2'")
         self.steps.append(step)
         return Reference(StepOutput(step.name), self.workflow)
+
+    def _exposed_secret(self) -> str | None:
+        """The secret parameter of a workflow function that was called with another value than a secret argument. Each
+        call is checked at its first step: it may use the parameter's name for another value later."""
+        frame: FrameType | None = sys._getframe(1) if SECRET_PARAMETERS else None  # noqa: SLF001 - the documented way to the caller's frame
+        while frame is not None:
+            names = SECRET_PARAMETERS.get(frame.f_code, ())
+            if names and frame not in self._frames:
+                self._frames.append(frame)
+                sources = {name: source_of(frame.f_locals.get(name)) for name in names}
+                for name, source in sources.items():
+                    if source is not None and not (isinstance(source, PromptArg) and source.name in self.secrets):
+                        return name
+            frame = frame.f_back
+        return None
 
     def source(self, name: str, value: object) -> Any:
         """Convert a value of a call to a data source."""

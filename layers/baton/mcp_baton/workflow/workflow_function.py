@@ -14,7 +14,7 @@ from mcp_baton.tools.schema.sent_values import NO_STATIC_DEFAULT
 from mcp_baton.tools.schema.signature import Parameter, is_async, read_signature
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.description_call import describe
-from mcp_baton.workflow.recording import Recording
+from mcp_baton.workflow.recording import SECRET_PARAMETERS, Recording
 from mcp_baton.workflow.reference import Reference
 from mcp_baton.workflow.sources import PromptArg, recording_of_function
 from mcp_baton.workflow.steps.step import Step
@@ -57,7 +57,11 @@ def workflow_of_function(
         parameter.name: Reference(PromptArg(argument.name), name)
         for parameter, argument in zip(parameters, arguments, strict=True)
     }
-    steps = _recorded_steps(name, function, references, tools)
+    secrets = {parameter.name: item.name for parameter, item in zip(parameters, arguments, strict=True) if item.secret}
+    if secrets:
+        SECRET_PARAMETERS[inspect.unwrap(function).__code__] = secrets
+    recording = Recording(name, secrets.values())
+    steps = _recorded_steps(recording, function, references, tools)
     setattr(getattr(function, "__func__", function), WORKFLOW_NAME, name)
     return Workflow(name=name, arguments=arguments, steps=steps, **{"description": text, **options})  # type: ignore[arg-type]
 
@@ -81,10 +85,10 @@ def _parameters(name: str, function: Callable[..., object]) -> Sequence[Paramete
 
 
 def _recorded_steps(
-    name: str, function: Callable[..., object], references: Mapping[str, Reference], tools: Mapping[str, Any]
+    recording: Recording, function: Callable[..., object], references: Mapping[str, Reference], tools: Mapping[str, Any]
 ) -> list[Step]:
     """Call the function, and return the steps that it describes."""
-    recording = Recording(name)
+    name = recording.workflow
     token = recording_of_function.set(recording)
     try:
         return_value = describe(name, function, references, tools, recording.steps)
