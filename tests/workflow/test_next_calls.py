@@ -18,6 +18,7 @@ from mcp_baton import (
     Workflow,
     constant,
     exists,
+    is_in,
     item,
     or_default,
     prompt_arg,
@@ -104,9 +105,10 @@ def test_without_a_workflow_tool_all_open_steps_are_listed_with_their_known_argu
     ]
 
 
-def paused_plan(letters: str, pause: PauseReason, workflow: Workflow | None = None) -> Plan:
+def paused_plan(letters: str, *pauses: PauseReason, workflow: Workflow | None = None) -> Plan:
     workflow = workflow or flow()
-    variables: JsonObject = {f"{RESULT_PREFIX}get": {"page": "one", "more": LONG}, PAUSE_REASONS: [pause.to_json()]}
+    reasons = [pause.to_json() for pause in pauses]
+    variables: JsonObject = {f"{RESULT_PREFIX}get": {"page": "one", "more": LONG}, PAUSE_REASONS: reasons}
     task = task_of(workflow, letters, variables)
     return plan_of(replace(task, task_id="T-1"), workflow, {"order": "A-17"})
 
@@ -132,8 +134,25 @@ def test_no_call_is_suggested_that_needs_what_the_model_cannot_do(source: Step) 
     uses = ToolStep("uses", tool="end", arguments={"of": or_default(step_output("ask"), "none")})
     later = ToolStep("later", tool="end", arguments={"of": step_output("uses")})
     steps = [*STEPS[:2], source, uses, later, ToolStep("free", tool="put", arguments={"a": step_output("get")})]
-    tools = [entry.get("tool") for entry in remaining(paused_plan("cfpppp", UNREAD, flow(steps=steps)))]
+    tools = [entry.get("tool") for entry in remaining(paused_plan("cfpppp", UNREAD, workflow=flow(steps=steps)))]
     assert tools == [None, "put", "flow"]
+
+
+def test_no_call_is_suggested_that_needs_a_call_that_would_fail_again() -> None:
+    failed = StepFailed("put", "no", retryable=False, suggested_tool="put")
+    calls = next_calls(paused_plan("cffp", UNREAD, failed), ScriptedHost(), with_failed=False)
+    assert [entry.get("tool") for entry in calls] == [None, "flow"]
+
+
+@pytest.mark.parametrize(("letters", "names"), [("cp", ["task_id", "pin"]), ("cs", ["task_id"])])
+def test_the_call_that_skips_the_last_steps_has_the_secret_arguments(letters: str, names: list[str]) -> None:
+    arguments = [Argument("pin", secret=True, required=True)]
+    end = ToolStep("end", tool="end", when=is_in(step_output("get", "page"), ["two"]))
+    workflow = Workflow(name="flow", description="flow", arguments=arguments, steps=[STEPS[0], end])
+    task = replace(task_of(workflow, letters, {f"{RESULT_PREFIX}get": {"page": "one"}}), task_id="T-1")
+    [call] = remaining(plan_of(task, workflow, {"pin": "1234"}))
+    values: JsonObject = {"task_id": "T-1", "pin": "<secret pin>"}
+    assert call["arguments"] == {name: values[name] for name in names}
 
 
 def test_calls_have_the_ids_of_their_steps_as_an_argument_if_their_tools_accept_it() -> None:

@@ -65,9 +65,8 @@ def next_calls(
     can_resume = workflow.has_workflow_tool and not conflicting_steps(workflow, plan.task)
     resume_handle = Handle(plan.task.task_id, workflow, given=known.arguments) if can_resume else None
     task_id, changed = plan.task.task_id, conflicting_steps(workflow, plan.task, settled=False)
-    remaining = RemainingCalls(
-        known.with_skips(), tools, plan.pauses, handle, resume_handle, task_id=task_id, changed=changed
-    )
+    known = known.with_skips() if known.open_steps else known
+    remaining = RemainingCalls(known, tools, plan.pauses, handle, resume_handle, task_id=task_id, changed=changed)
     return remaining.entries(with_failed=with_failed)
 
 
@@ -271,7 +270,9 @@ class RemainingCalls(Struct, frozen=True):
         """
         handle = self.resume_handle
         if not self.known.open_steps:
-            return handle.call({TASK_ID: handle.task_id}) if handle else []
+            # A run that only completes the task needs no secret; one that skips steps does.
+            is_over = all(status.settled for status in self.known.statuses.values())
+            return handle.call({TASK_ID: handle.task_id} if is_over else None) if handle else []
         if self.remedies == {Remedy.NONE}:
             return handle.call(handle.cancel_arguments) if handle else []
         answer = self.answer_call()
@@ -290,7 +291,9 @@ class RemainingCalls(Struct, frozen=True):
         failing = set() if with_failed else failing
         is_ordered = self.resume_handle is None or self.resume_handle.tool is None
         steps = [step for step in steps if step.name not in failing and not self.is_conditional(step)]
-        return [] if failing and is_ordered else steps
+        if failing:
+            return [] if is_ordered else self._possible(steps)
+        return steps
 
     def is_conditional(self, step: Step) -> bool:
         """Whether a step that no run has reached may still be skipped: its condition needs the results of others."""
