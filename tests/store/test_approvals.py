@@ -341,6 +341,35 @@ def test_a_task_has_a_limited_number_of_waiting_approvals(store: Store, call: Ap
     assert store.approvals.ask(replace(calls[-2], until_ms=clock.ms + HOUR_MS), 0)[1]
 
 
+def test_requests_at_the_same_time_go_on_after_the_others_have_expired(
+    store: Store, call: ApprovalRecord, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(MAX_WAITING_OF_TASK):
+        ask(store, replace(call, digest=f"{number:02x}" * 32))
+    clock.ms = call.until_ms
+    first, second = (
+        replace(call, digest=digest * 32, asked_ms=clock.ms, until_ms=clock.ms + HOUR_MS) for digest in ("aa", "bb")
+    )
+    oldest, update, updates = WaitingApprovals._oldest, TaskTable.update, iter(range(20))  # noqa: SLF001
+
+    def oldest_before_the_first_request(waiting: WaitingApprovals, item: Any) -> Any:
+        found = oldest(waiting, item)
+        monkeypatch.setattr(WaitingApprovals, "_oldest", oldest)
+        ask(store, first)
+        return found
+
+    def update_a_few_times(table: TaskTable, *args: Any, **kwargs: Any) -> Any:
+        next(updates)  # without an end, the test fails
+        return update(table, *args, **kwargs)
+
+    monkeypatch.setattr(WaitingApprovals, "_oldest", oldest_before_the_first_request)
+    monkeypatch.setattr(TaskTable, "update", update_a_few_times)
+
+    ask(store, second)
+
+    assert len(store.approvals.waiting(call.task_id or "")) == 2
+
+
 def test_the_count_expires_although_it_was_deleted_while_an_approval_was_counted(
     store: Store, call: ApprovalRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ class WaitingApprovals:
                 item = failure.item or {}
                 if WAITING_ENTRY + key in item:
                     return False
+                ended = [name for name in ended if name in item]  # another request has removed the others
                 waits_longer = "expires_at" in item and number(item, "expires_at") > own_expires_s
                 if waits_longer is not (expires_s is None):
                     expires_s = None if waits_longer else own_expires_s  # another approval waits longer
