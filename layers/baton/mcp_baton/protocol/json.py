@@ -132,20 +132,27 @@ SMALL_BITS = 64
 """Integers up to this size are short as JSON."""
 
 
-def to_json(value: object) -> Json:
-    """Convert any Python value to JSON; `NaN` and infinities become `null`. Raises `ValueError`."""
+def to_json(value: object, complete: Callable[[Json, object], Json] = lambda dumped, _: dumped) -> Json:
+    """Convert any Python value to JSON; `NaN` and infinities become `null`. Raises `ValueError`.
+
+    Args:
+        complete: Gets the result and the value if the value has other objects in it than those of JSON.
+    """
     kind = type(value)
     if kind is str or value is None or kind is bool or (kind is int and cast("int", value).bit_length() <= SMALL_BITS):
         return cast("Json", value)
     try:
-        text = _encode_any(value)
+        try:
+            text, has_others = _encode_json(value), False
+        except TypeError:
+            text, has_others = _encode_any(value), True
         result: Json = _LENIENT.raw_decode(text)[0]
     except Exception as error:
         # Code of the value, such as a generator or a serializer, may raise anything.
         raise ValueError(f"the value is not JSON: {error}") from error
     if text_is_deeper_than(text, MAX_LEVELS, lambda: result):
         raise ValueError(f"the value is nested deeper than {MAX_LEVELS} levels")
-    return result
+    return complete(result, value) if has_others else result
 
 
 def _dump_special(value: Any) -> object:
@@ -160,5 +167,6 @@ def _dump_special(value: Any) -> object:
         raise TypeError(str(error)) from error
 
 
+_encode_json = json.JSONEncoder().encode
 _encode_any = json.JSONEncoder(default=_dump_special).encode
 _LENIENT = json.JSONDecoder(parse_constant=lambda _: None)

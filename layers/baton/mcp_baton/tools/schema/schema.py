@@ -223,7 +223,12 @@ class OutputSchema:
             dumped = self._adapter.dump_python(valid_value, mode="json", by_alias=self._by_alias)
         except UnicodeEncodeError:  # a key has a lone surrogate
             dumped = self._adapter.dump_python(valid_value, by_alias=self._by_alias)
-        return sorted_sets(to_json(dumped), valid_value)
+        result = to_json(dumped)
+        return sorted_sets(result, valid_value) if self._may_have_sets else result
+
+    @cached_property
+    def _may_have_sets(self) -> bool:
+        return any(node.get("type") in ("any", "frozenset", "set") for node in core_nodes(self._adapter.core_schema))
 
     @cached_property
     def _by_alias(self) -> bool | None:

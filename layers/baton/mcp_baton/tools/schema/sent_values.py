@@ -123,7 +123,7 @@ def dumped_value(sent: Json, dumped: Json, converted: object, read_schema: Calla
 
 def json_of(value: object) -> Json:
     """Convert any Python value to JSON (`to_json`), with its sets sorted."""
-    return sorted_sets(to_json(value), value)
+    return to_json(value, sorted_sets)
 
 
 def sorted_sets(dumped: Json, value: object) -> Json:
