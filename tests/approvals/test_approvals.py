@@ -467,6 +467,39 @@ def test_a_long_list_requests_the_next_approvals_when_earlier_ones_are_decided(b
     assert len(payments) == len(set(payments)) == 45
 
 
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+def test_a_call_that_can_request_no_approval_shows_none_of_another_call_as_its_own(
+    baton: Connect, decision: str
+) -> None:
+    server = Server("bank")
+
+    @server.tool(approval=Approval("refunds", message="Pay {order}?"))
+    def pay(order: str) -> str:
+        return order
+
+    @server.workflow(parallel=2)
+    def refund() -> None:
+        step(pay, name="first", each=[f"a{number}" for number in range(20)], parallel=20)(order=item())
+        step(pay, name="second", each=ask_model("orders", "Which?", returns=list[str]), parallel=2)(order=item())
+
+    client = baton(server)
+    run = client.call_workflow("refund").answer(orders=["b0", "b1"])
+    other = run.pauses[1].to_dict()
+    assert (other["blockedStep"], other["ofOther"], other["unapprovedCount"]) == ("second", True, 2)
+    assert "unapproved" not in other
+    assert "Step 'second' did not run: it can request no approval before one of those that wait is decided." in run.text
+
+    for approval in waiting_ids(client):
+        (kim(client).approve if decision == "approve" else kim(client).deny)(approval)
+    shown = client.call_tool("refund", {"task_id": run.task_id, "task_action": "show"})
+    assert "another approval no longer waits, so it can request its own" in shown.text
+    run = client.call_workflow("refund", task=run.task_id)
+    (second,) = (pause.to_dict() for pause in run.pauses if pause.step == "second")
+    calls: Any = second["unapproved"]
+    assert [call["message"] for call in calls] == ["Pay b0?", "Pay b1?"]
+    assert "ofOther" not in second
+
+
 def test_a_denied_call_of_the_model_is_not_suggested_again(baton: Connect) -> None:
     server = Server("bank", task_ids="text")
 

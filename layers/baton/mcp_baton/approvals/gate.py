@@ -245,7 +245,8 @@ class _Gate(Struct, frozen=True):
         if task is None or waiting is None or not self.call.is_turn or not self.by.startswith(RUN_ATTEMPT):
             return failed
         self.execution.waits_for.add(waiting.approval_id)
-        failed = self.execution.full[task.task_id] = replace(failed, not_approved=_not_approved(waiting).not_approved)
+        not_approved = replace(not_approved_of(waiting), of_other=True)
+        failed = self.execution.full[task.task_id] = replace(failed, not_approved=not_approved)
         return failed
 
     def _stored_note(self) -> ApprovalNote | None:
@@ -262,8 +263,12 @@ def _is_later(attempt: str, earlier: str) -> bool:
 
 
 def _not_approved(record: ApprovalRecord) -> Failed:
+    not_approved = not_approved_of(record)
+    return Failed(not_approved.text(record.tool), kind=Failure.NOT_STARTED, not_approved=not_approved)
+
+
+def not_approved_of(record: ApprovalRecord) -> NotApproved:
     expires_at, reason = timestamp(record.until_ms), None
     if record.state is ApprovalState.DENIED:
         reason = record.reason or ""
-    not_approved = NotApproved(record.approval_id, record.audience, record.message, expires_at, reason)
-    return Failed(not_approved.text(record.tool), kind=Failure.NOT_STARTED, not_approved=not_approved)
+    return NotApproved(record.approval_id, record.audience, record.message, expires_at, reason)

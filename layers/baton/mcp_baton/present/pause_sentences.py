@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 from mcp_baton.present.fit import MAX_EVENT_BYTES, bytes_of, cut, fit
 from mcp_baton.present.sentences import MAX_STEPS_NAMED
 from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import APPROVAL_WAIT
 from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.quoting import encoded_uri, one_line, quoted_error
 from mcp_baton.tools.templates import fill, placeholders
@@ -134,7 +135,7 @@ def _question(question: OpenQuestion) -> str:
 
 
 def _not_approved(reason: ApprovalRequired | ApprovalDenied) -> str:
-    approval = NotApproved(reason.approval_id, reason.audience, reason.message, reason.expires_at, reason.reason)
+    approval = NotApproved(**{name: getattr(reason, name) for name in NotApproved.__struct_fields__})
     denied = isinstance(reason, ApprovalDenied)
     return f"Step '{reason.step}' did not run: {approval.denied() if denied else approval.waits()}{_unapproved(reason)}"
 
@@ -170,6 +171,8 @@ def _waiting(reason: Waiting) -> str:
     callback = "for a callback of another system, " if reason.waits_for == "callback" else ""
     if reason.over:
         cause = "its callback has arrived, or its time has come" if callback else "its time has come"
+        if reason.waits_for == APPROVAL_WAIT:
+            cause = "another approval no longer waits, so it can request its own"
         return f"The wait of step '{reason.step}' is over: {cause}."
     return f"Step '{reason.step}' waits {callback}until {reason.until}. Until then, nothing needs to be done."
 

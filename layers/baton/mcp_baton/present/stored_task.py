@@ -13,6 +13,7 @@ from mcp_baton.present.view import StepView, TaskView
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
+    APPROVAL_WAIT,
     RESULT_PREFIX,
     Job,
     StepProgress,
@@ -33,6 +34,7 @@ from mcp_baton.workflow.pause import (
     ApprovalGranted,
     ApprovalRequired,
     Interrupted,
+    PauseReason,
     Waiting,
 )
 from mcp_baton.workflow.repeats import Repeat
@@ -152,6 +154,8 @@ def _decided(task: TaskRecord, stored: JsonObject, store: TaskStore) -> JsonObje
         return stored
     if record is None or record.waits_at(store.now_ms()) or record.state is ApprovalState.WITHDRAWN:
         return stored
+    if reason.of_other:  # whatever the decision is, it says nothing of this call
+        return Waiting(reason.step, APPROVAL_WAIT, reason.expires_at, reason.suggested_tool, over=True).to_json()
     kind: type[ApprovalDenied | ApprovalExpired | ApprovalGranted] = ApprovalGranted
     if record.expired_at(store.now_ms()):
         kind = ApprovalExpired
@@ -182,14 +186,20 @@ def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskR
         if workflow_task is not None:
             current = with_decisions(store.get(task.owner, workflow_task), store)
             reasons = parse_pauses(shown_pauses(current, store.now_ms()))
-            decided = (ApprovalDenied, ApprovalGranted, ApprovalExpired)
-            if not reasons or not (is_woken or any(isinstance(reason, decided) for reason in reasons)):
+            if not reasons or not (is_woken or any(map(_has_ended, reasons))):
                 return task
             message = suspended_line(reasons)
     except StoreError:
         logger.warning("task %s: its approval cannot be read", task.task_id, exc_info=True)
         return task
     return structs.replace(task, status_message=message, job=structs.replace(job, waits=None))
+
+
+def _has_ended(reason: PauseReason) -> bool:
+    """Whether a decision or a time has ended what a step has waited for."""
+    if isinstance(reason, Waiting):
+        return reason.over
+    return isinstance(reason, ApprovalDenied | ApprovalGranted | ApprovalExpired)
 
 
 # As members of `_meta`

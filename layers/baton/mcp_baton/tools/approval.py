@@ -117,6 +117,7 @@ class NotApproved(Struct, frozen=True):
     Attributes:
         expires_at: Until when it can be decided, ISO 8601 in UTC.
         reason: Why it was denied, in the decider's words; `None` while it waits.
+        of_other: Whether it is the approval of another call: as many wait as may, so this call has requested none yet.
     """
 
     approval_id: str
@@ -124,6 +125,7 @@ class NotApproved(Struct, frozen=True):
     message: str
     expires_at: str
     reason: str | None = None
+    of_other: bool = False
 
     @property
     def is_denied(self) -> bool:
@@ -137,8 +139,11 @@ class NotApproved(Struct, frozen=True):
 
     def waits(self) -> str:
         """The text after "it was not run:" for a call that waits."""
+        what = "it waits for an approval"
+        if self.of_other:
+            what = "it can request no approval before one of those that wait is decided. The oldest of them"
         return (
-            f"it waits for an approval: {one_line(self.message)}. A person of the group {self.audience!r} can "
+            f"{what}: {one_line(self.message)}. A person of the group {self.audience!r} can "
             f"decide it until {self.expires_at}. You cannot decide it. Tell the user what was requested, from whom, "
             f"and until when (approval {self.approval_id})."
         )

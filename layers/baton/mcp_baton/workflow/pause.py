@@ -287,6 +287,7 @@ class ApprovalReason(Reason, frozen=True, kw_only=True):
     Attributes:
         unapproved_count: Of a step with `each`: how many calls were not made, because no person has approved them.
         unapproved: These calls, the first 20 when they are stored. The other members are those of the first one.
+        of_other: Whether the members are those of another call's approval: this call has none yet (`NotApproved`).
     """
 
     approval_id: str
@@ -297,6 +298,7 @@ class ApprovalReason(Reason, frozen=True, kw_only=True):
     reason: str | None = None
     unapproved_count: int = 0
     unapproved: tuple[UnapprovedItem, ...] = ()
+    of_other: bool = False
 
 
 class ApprovalRequired(ApprovalReason, frozen=True, tag="approvalRequired"):
@@ -343,7 +345,7 @@ def approval_pause(step: str, approval: NotApproved) -> ApprovalRequired | Appro
 
 class Waiting(Reason, frozen=True, tag="waiting"):
     """The step waits for a callback or a time. `until` is ISO 8601 in UTC. `over` is computed when a task is read, and
-    never stored: the callback has arrived, or the time has come."""
+    never stored: the callback has arrived, the time has come, or a step can request its approval (`of_other`)."""
 
     remedy = Remedy.WAIT
 

@@ -257,8 +257,7 @@ class ListRun(Struct):
         """The calls that were not made because no person has approved them."""
         by_id: dict[str, UnapprovedItem] = {}
         for index, stop in sorted(self.stops.items()):
-            # If as many approvals wait as may, further calls wait for one that an earlier call has requested.
-            if not isinstance(stop, Waiting) and stop.approval_id not in by_id:
+            if not isinstance(stop, Waiting) and not stop.of_other and stop.approval_id not in by_id:
                 by_id[stop.approval_id] = UnapprovedItem(
                     index, stop.approval_id, stop.audience, stop.message, stop.expires_at, stop.reason
                 )
@@ -315,4 +314,4 @@ class ListRun(Struct):
 
 def _urgency(stop: ApprovalRequired | Waiting | ApprovalDenied) -> tuple[int, int]:
     order = (ApprovalRequired, Waiting, ApprovalDenied)
-    return order.index(type(stop)), stop.until_ms if isinstance(stop, Waiting) else 0
+    return order.index(type(stop)), stop.until_ms if isinstance(stop, Waiting) else stop.of_other
