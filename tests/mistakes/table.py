@@ -434,6 +434,12 @@ DECORATORS = (
         ("'refund_ordr'",),
         "did you mean 'refund_order'?",
     ),
+    Mistake(
+        "an asynchronous notification of approvals",
+        "@server.on_approval  # here\nasync def tell(request: object) -> None:\n    pass\n",
+        ("on_approval", "asynchronous"),
+        "write def",
+    ),
     *(
         Mistake(
             f"a wrong value of {option.partition('=')[0]}",

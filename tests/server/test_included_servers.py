@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Argument, Depends, RegistrationError, Server, ToolStep, Workflow, prompt_arg
+from mcp_baton import Approval, Argument, Depends, RegistrationError, Server, ToolStep, Workflow, prompt_arg
+from mcp_baton.protocol.json import Json
 from mcp_baton.testing import connect
 
 
@@ -84,6 +85,19 @@ def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
             params = {"ref": {"type": kind, field: target}, "argument": {"name": argument, "value": "K"}}
             completion: Any = client.request("completion/complete", params)
             assert completion["completion"]["values"] == [first]
+
+
+def test_an_included_server_notifies_people_of_the_approvals_of_its_own_tools() -> None:
+    shop, bills, tools = Server("shop"), Server("bills"), list[Json]()
+    bills.on_approval(lambda request: tools.append(request.record["tool"]))
+    for server in (shop, bills):
+        server.tool(name="refund", approval=Approval("refunds"))(tone)
+    shop.include(bills, prefix="billing_")
+
+    with connect(shop) as client:
+        client.call_tool("refund")
+        client.call_tool("billing_refund")
+    assert tools == ["billing_refund"]
 
 
 def test_include_copies_the_tools_that_the_server_has_at_that_time(billing: Server) -> None:

@@ -1,6 +1,6 @@
 """`Server`: the tools, resources, prompts, workflows and completions that an author publishes (docs/tools.md)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
@@ -20,11 +20,12 @@ from mcp_baton.tools.labels import (
 )
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import APP_URI, SCHEME, Resource, is_reserved
+from mcp_baton.tools.schema.signature import is_async
 from mcp_baton.tools.tool import Tool, ToolOptions, task_support
 from mcp_baton.workflow.server_view import ServerOptions, ServerView, TaskIds
 
 if TYPE_CHECKING:
-    from mcp_baton.approvals.record import ApprovalListener
+    from mcp_baton.approvals.record import ApprovalListener, ApprovalRequest
     from mcp_baton.workflow.definition import Workflow
     from mcp_baton.workflow.workflow_function import WorkflowOptions
     from mcp_baton.workflow.workflow_tool import WorkflowTool
@@ -255,6 +256,8 @@ class Server:
         """
         if not callable(function):
             raise RegistrationError(f"on_approval: {not_a_function(function)}")
+        if is_async(function):
+            raise RegistrationError("on_approval: the function is asynchronous, so it would never run; write def")
         self.approval_listeners.append(function)
         return function
 
@@ -308,7 +311,8 @@ class Server:
         return workflow
 
     def include(self, other: "Server", prefix: str = "") -> None:
-        """Publish everything that another server has now: tools, resources, prompts, workflows and completions.
+        """Publish everything that another server has now: tools, resources, prompts, workflows and completions. The
+        functions of its `on_approval` receive the approvals of its tools.
 
         Anything registered on the other server later is not included, nor are its options (`mask_errors`,
         `instructions`).
@@ -341,6 +345,8 @@ class Server:
         self.prompts.update(prompts)
         self.workflows.update(workflows)
         self.completions.update(completions)
+        names = {prefix + name for name in other.tools}
+        self.approval_listeners += [_for_tools(names, listener) for listener in other.approval_listeners]
 
     def check(self, *, in_full: bool = True) -> None:
         """Check all definitions. Steps whose tool is a function get that tool's name.
@@ -417,3 +423,11 @@ def _apply_decorator(function: Any, register: Registrar) -> Any:
     if callable(function):
         return register(function)
     raise not_a_function(function)
+
+
+def _for_tools(names: Collection[str], listener: "ApprovalListener") -> "ApprovalListener":
+    def tell(request: "ApprovalRequest") -> None:
+        if request.record["tool"] in names:
+            listener(request)
+
+    return tell
