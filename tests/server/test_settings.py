@@ -87,6 +87,12 @@ def test_an_invalid_value_is_reported_with_its_variable_and_the_remedy(env: dict
     assert remedy in str(error_info.value)
 
 
+@pytest.mark.parametrize("text", ["kim", '{"refunds": "kim"}', '{"refunds": ["kim"], "refunds": ["lee"]}'])
+def test_approvers_are_json_that_names_each_audience_once(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"^BATON_APPROVERS .*[:;] set it to JSON"):
+        Settings.from_environment({"BATON_APPROVERS": text})
+
+
 @pytest.mark.parametrize("name", ["BATON_STATE_KEY", "BATON_STATE_KEY_PREVIOUS"])
 def test_a_key_and_a_secret_cannot_both_be_set(name: str) -> None:
     with pytest.raises(SettingsError, match=f"BATON_STATE_KEY_SECRET and {name} are both set: keep"):

@@ -84,13 +84,19 @@ def _origins(name: str, text: str) -> frozenset[str]:
 def _approvers(name: str, text: str) -> Mapping[str, frozenset[str]]:
     remedy = 'set it to JSON such as {"refunds": ["kim", "lee"]}'
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_without_repetitions)
     except ValueError as error:
-        raise SettingsError(f"{name} is not JSON: {error}; {remedy}") from error
+        raise SettingsError(f"{name} is not valid: {error}; {remedy}") from error
     lists = document.values() if isinstance(document, dict) else [None]
     if not all(isinstance(value, list) and all(isinstance(item, str) and item for item in value) for value in lists):
         raise SettingsError(f"{name} does not map audiences to lists of owners: {remedy}")
     return {audience: frozenset(owners) for audience, owners in document.items()}
+
+
+def _without_repetitions(members: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(members)) < len(members):
+        raise ValueError("an audience is listed twice")
+    return dict(members)
 
 
 def _base_url(name: str, text: str) -> str:
