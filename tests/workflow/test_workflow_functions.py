@@ -14,7 +14,7 @@ from time import sleep
 from typing import Annotated, Any
 
 import pytest
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from mcp_baton import (
     Argument,
@@ -35,7 +35,7 @@ from mcp_baton import (
     task_variable,
 )
 from mcp_baton.exceptions import RegistrationError, WorkflowError
-from mcp_baton.testing import JsonRpcError, connect
+from mcp_baton.testing import Connect, JsonRpcError, connect
 from mcp_baton.workflow.reference import Reference
 from mcp_baton.workflow.sources import NoValueYet
 
@@ -468,6 +468,26 @@ def test_a_mistake_names_the_workflow_its_file_its_line_and_a_remedy(function: C
     assert message.startswith(f"workflow {function.__name__!r}: {__file__}:{marked_line}")
     assert remedy in message
     assert function.__name__ not in server.workflows
+
+
+@pytest.mark.parametrize("names", [("from_", "to"), ("from", "target"), ("from", "goal")])
+def test_a_step_takes_each_name_of_a_parameter(baton: Connect, names: tuple[str, str]) -> None:
+    server = Server("trains")
+
+    @server.tool
+    def travel(
+        from_: Annotated[str, Field(alias="from")],
+        to: Annotated[str, Field(validation_alias=AliasChoices("target", "goal"))],
+    ) -> str:
+        return f"from {from_} to {to}"
+
+    @server.workflow
+    def commute(home: str) -> None:
+        step("travel")(**dict(zip(names, (home, "work"), strict=True)))
+
+    client = baton(server)
+    client.call_workflow("commute", {"home": "Bern"})
+    assert client.calls("travel") == [{"from": "Bern", "target": "work"}]
 
 
 def test_a_secret_argument_of_another_workflow_function_needs_a_secret_argument() -> None:

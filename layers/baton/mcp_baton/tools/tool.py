@@ -22,6 +22,7 @@ from mcp_baton.tools.schema.sent_values import json_of
 from mcp_baton.tools.schema.signature import (
     NO_ANNOTATION,
     Signature,
+    by_first_name,
     return_error,
     shown_type,
     signature_of_tool,
@@ -214,6 +215,15 @@ class Tool:
         if self._input_schema is None and self.input.is_plain:
             return {}
         return mirrored(self.input_schema, f"tool {self.name!r}")
+
+    def by_published_name[T](self, arguments: Mapping[str, T]) -> Mapping[str, T]:
+        """Return the arguments of a step, which may have the names of the function's parameters, by the names for
+        callers; the same object if nothing changes."""
+        known = self.signature.names
+        return by_first_name(
+            arguments,
+            ((item.published_name, *({item.name, *item.accepted_names} - known)) for item in self.signature.parameters),
+        )
 
     def canonical(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments converted to their types, without those that equal their defaults."""

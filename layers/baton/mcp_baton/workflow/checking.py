@@ -275,11 +275,13 @@ def resolved(workflow: Workflow, tools: Mapping[str, Tool]) -> Workflow:
 
 
 def _resolved_step(step: Step, tools: Mapping[str, Tool]) -> Step:
-    if not isinstance(step.tool, ToolFunction):
-        return step
-    # Each access to a method creates a new object, which equals the last one.
-    names = [name for name, tool in tools.items() if tool.decorated == step.tool.function]
-    return step.replace(tool=names[0]) if len(names) == 1 else step
+    if isinstance(step.tool, ToolFunction):
+        # Each access to a method creates a new object, which equals the last one.
+        names = [name for name, tool in tools.items() if tool.decorated == step.tool.function]
+        step = step.replace(tool=names[0]) if len(names) == 1 else step
+    tool = tools.get(step.tool) if isinstance(step.tool, str) else None
+    arguments = step.arguments if tool is None else tool.by_published_name(step.arguments)
+    return step if arguments is step.arguments else step.replace(arguments=arguments)
 
 
 def _source_faults(step: Step, context: StepContext) -> Iterator[str]:

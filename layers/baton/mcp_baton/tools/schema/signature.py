@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.protocol.json import Json
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.schema.defaults import fresh
 from mcp_baton.tools.schema.dependency import Provider, check_kind, injected_parameters, read_dependencies, type_hints
@@ -132,7 +131,7 @@ def _without_alias(field: Any) -> Any:
     return copied
 
 
-def by_first_name(arguments: Mapping[str, Json], accepted_names: Iterable[Sequence[str]]) -> Mapping[str, Json]:
+def by_first_name[T](arguments: Mapping[str, T], accepted_names: Iterable[Sequence[str]]) -> Mapping[str, T]:
     """Return the arguments, each by the first of its accepted names. If two names of one argument are given, the second
     stays, and is then refused as unknown."""
     for name, *others in accepted_names:
