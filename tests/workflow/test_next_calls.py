@@ -134,8 +134,10 @@ def test_no_call_is_suggested_that_needs_what_the_model_cannot_do(source: Step) 
     uses = ToolStep("uses", tool="end", arguments={"of": or_default(step_output("ask"), "none")})
     later = ToolStep("later", tool="end", arguments={"of": step_output("uses")})
     steps = [*STEPS[:2], source, uses, later, ToolStep("free", tool="put", arguments={"a": step_output("get")})]
-    tools = [entry.get("tool") for entry in remaining(paused_plan("cfpppp", UNREAD, workflow=flow(steps=steps)))]
-    assert tools == [None, "put", "flow"]
+    called_early = StepFailed("uses", "no", retryable=False, suggested_tool="end")
+    for letters, pause, expected in (("cfpppp", UNREAD, [None, "put", "flow"]), ("cppfpp", called_early, ["flow"])):
+        task_plan = paused_plan(letters, pause, workflow=flow(steps=steps))
+        assert [entry.get("tool") for entry in remaining(task_plan)] == expected
 
 
 def test_no_call_is_suggested_that_needs_a_call_that_would_fail_again() -> None:

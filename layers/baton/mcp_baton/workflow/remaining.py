@@ -153,7 +153,7 @@ class RemainingCalls(Struct, frozen=True):
         needing_the_model = self._needing_the_model()
         stopped_steps = [step for step in open_steps if step.name in needing_the_model]
         if all(step.tool is not None for step in stopped_steps):
-            return stopped_steps
+            return self._possible(stopped_steps)
         # The model's reading of a resource is not recorded, so the server would stop there again.
         return self._possible([step for step in open_steps if self.known.decide_condition(step) is True])
 
