@@ -339,6 +339,22 @@ EXAMPLES: tuple[Example, ...] = (
         World(arguments={"a": 0}),
     ),
     Example(
+        "the model takes a call for the repetition of one that was hidden for another step's secret",
+        "Calls are compared by their other arguments; one that was hidden for another step's secret equals no call "
+        "(docs/reference/workflow-rules.md, Secrets). The argument y of the call of s1 is secret in s3.",
+        Plan(
+            [
+                Line("s0", "sleep", within_s=10800.0),
+                Line("s1", tool="t0", arguments={"x": ("secret",)}, after=("s0",)),
+                Line("s3", tool="t0", arguments={"y": ("secret",)}),
+            ],
+            {"t0": Tool("t0")},
+            parallel=2,
+            secret=True,
+        ),
+        World(arguments={"a": 2}),
+    ),
+    Example(
         "the value of an element counts as secret, because it is secret in another step",
         "An argument that another step takes from a secret is secret, unless the value is the one that its own step "
         "has (docs/reference/workflow-rules.md, Secrets). So the call of an element uses the approval that the run "

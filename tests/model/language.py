@@ -658,12 +658,20 @@ class Task:
             yield None, None
 
     def is_call_of(self, line: Line, arguments: dict[str, Value]) -> bool:
-        """Whether a completed step was called with equal arguments. Secret ones do not count."""
+        """Whether a completed step was called with equal arguments. Its secret ones do not count. A call that was
+        hidden for another step's secret equals none."""
         secrets = {name for name, source in line.arguments.items() if source == ("secret",)}
         made = self.made.get(line.name, {})
+        known = self.known_arguments(line, None)
+        if any(name in made and known.get(name) != made[name] for name in self.secret_in_others(line) - secrets):
+            return False
         return {name: value for name, value in made.items() if name not in secrets} == {
             name: value for name, value in arguments.items() if name not in secrets
         }
+
+    def secret_in_others(self, line: Line) -> set[str]:
+        others = [other for other in self.plan.lines if other.tool == line.tool and other is not line]
+        return {name for other in others for name, source in other.arguments.items() if source == ("secret",)}
 
     def is_equal(self, known: dict[str, Value], arguments: dict[str, Value]) -> bool:
         return all(name in arguments and arguments[name] == value for name, value in known.items())
