@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from pydantic import Field
+
 from mcp_baton import (
     Argument,
     Context,
@@ -22,6 +24,7 @@ from mcp_baton import (
     Workflow,
     constant,
     prompt_arg,
+    step,
     step_output,
 )
 from mcp_baton.aws import handler
@@ -1070,6 +1073,16 @@ CALLBACK = Callback()  # here
 def stock(sku) -> int:
     """Count."""
     return 1
+# a limit without a description (warning): no description of 'count' -> count: Annotated[int, …, '…']
+@server.tool  # here
+def stock(count: Annotated[int, Field(ge=1)]) -> int:
+    """Count."""
+    return 1
+# a workflow's argument without a description (warning): 'order_id' has no description -> order_id: Annotated[…, '…']
+@server.workflow  # here
+def fetch_one(order_id: str) -> None:
+    """Fetch an order."""
+    step(fetch_order)(order_id=order_id)
 # a tool without a return type (warning): tool 'stock' has no return type -> write -> and a type
 @server.tool  # here
 def stock(sku: Annotated[str, "Which"]):

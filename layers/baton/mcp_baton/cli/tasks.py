@@ -109,7 +109,7 @@ def _rows(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
         status = status_text(task.status)
         if task.pauses and task.status == "working":
             status = status.append(f", {paused_text(task.message)}", style=STYLES["paused"])
-        types = ", ".join(str(pause["type"]) for pause in task.pauses)
+        types = ", ".join(dict.fromkeys(str(pause["type"]) for pause in task.pauses))
         # An ended task waits for nothing, whatever its steps have waited for.
         position = "" if task.ended else (task.open_step or task.message or "") + (f" ({types})" if types else "")
         ages = age(task.created, now_ms), age(task.updated, now_ms)

@@ -125,7 +125,8 @@ def _tool_advice(tool: Tool) -> Iterator[Mistake]:
     if undescribed:
         names = ", ".join(map(repr, undescribed))
         lacking = "no type and no description" if untyped else "no description"
-        remedy = ", ".join(f"{name}: Annotated[{kind}, '…']" for name, kind in undescribed.items())
+        kinds = {name: kind.removeprefix("Annotated[").replace(", …]", ", …") for name, kind in undescribed.items()}
+        remedy = ", ".join(f"{name}: Annotated[{kind}, '…']" for name, kind in kinds.items())
         yield Mistake(f"{label}: {lacking} of {names}, which models have to fill in", f"write {remedy}", site)
     if signature.return_annotation is signature.empty:
         problem = f"{label} has no return type, so its result is not checked"
@@ -150,11 +151,12 @@ def _workflow_advice(server: Server, workflow: Workflow, lines: DefinitionLines)
     for argument in workflow.arguments:
         name = argument.name
         if name not in used_arguments:
-            remedy = f"use prompt_arg({name!r}) in a step, or remove the argument"
+            remedy = f"use it in a step (without a workflow function: prompt_arg({name!r})), or remove it"
             yield Mistake(f"{label}: nothing uses the argument {name!r}", remedy, site)
         elif not argument.description:
             problem = f"{label}: the argument {name!r} has no description, and a person or a model has to fill it in"
-            yield Mistake(problem, f"write Argument({name!r}, '…')", site)
+            remedy = f"write {name}: Annotated[…, '…'] (without a workflow function: Argument({name!r}, '…'))"
+            yield Mistake(problem, remedy, site)
     yield from StepChecks(server, workflow, lines).suggestions()
 
 

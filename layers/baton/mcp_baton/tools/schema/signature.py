@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from types import FunctionType
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 from msgspec import Struct
 
@@ -288,6 +288,8 @@ def answer_cause(annotation: object, cause: str | None = None) -> str:
 
 
 def shown_type(annotation: object) -> str:
+    if get_origin(annotation) is Annotated:
+        return f"Annotated[{shown_type(get_args(annotation)[0])}, …]"
     return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
 
 
