@@ -1,5 +1,5 @@
-"""Placeholders of a handoff that a model sends back as arguments of a continuation (docs/workflows.md, Placeholders
-sent back)."""
+"""Placeholders of a handoff that a model sends back as arguments of a continuation
+(docs/reference/workflow-rules.md, Placeholders)."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Calls that a model must not make, because it cannot see their values (docs/workflows.md, Placeholders sent back)."""
+"""Calls that a model must not make, as it cannot see their values (docs/reference/workflow-rules.md, Placeholders)."""
 
 from datetime import timedelta
 

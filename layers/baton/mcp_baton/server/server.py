@@ -58,7 +58,7 @@ class Server:
             at first, up to 15 s, and 60 s while it waits for a person (docs/background.md, Status and polling).
         result_wait_s: Seconds that `tasks/result` waits for a background task; 0 to return at once.
         placeholder_bytes: The most bytes of stored values, as JSON, that placeholders may insert into one call
-            (docs/workflows.md, Placeholders sent back).
+            (docs/reference/workflow-rules.md, Placeholders).
         repeats: How long after a slow reply an equal first call of a workflow's tool gets the task of that reply
             instead of a new one; `timedelta(0)` for never (docs/workflows.md, Repeated calls).
 
