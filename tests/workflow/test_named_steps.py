@@ -155,7 +155,7 @@ def test_a_name_that_is_no_step_with_this_tool_is_ignored_and_quoted(name: str) 
         assert task.statuses == ["completed", "pending", "completed", "pending"]
         assert result.meta["ignored_step"] == name
         quoted = name.replace('"', '\\"')
-        assert f'This task has no step "{quoted}" with the tool mail: that name was ignored. Recorded' in result.text
+        assert f'This task has no call "{quoted}" of mail: that name was ignored. Recorded' in result.text
 
 
 def test_every_place_that_takes_a_task_id_takes_that_of_a_step_and_uses_the_task() -> None:

@@ -139,7 +139,7 @@ def _ignored_text(call: ContinuationCall | None) -> list[str]:
     """The sentence about a name that was ignored. It is the caller's text, so it is quoted."""
     if call is None or call.ignored is None:
         return []
-    return [f"This task has no step {quoted_error(call.ignored)} with the tool {call.tool}: that name was ignored."]
+    return [f"This task has no call {quoted_error(call.ignored)} of {call.tool}: that name was ignored."]
 
 
 def recorded_text(

@@ -3,10 +3,11 @@
 import logging
 
 from mcp_baton.exceptions import ProtocolError, StoreError
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import JsonObject, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.tasks.record import TaskRecord, steps_of
 from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.refusals import InvalidToolArguments
 from mcp_baton.workflow.request import Request
 
@@ -25,9 +26,12 @@ def unknown_name(request: Request, kind: str, name: str, arguments: JsonObject) 
     if task is not None and task.workflow == name:
         text = _removed_text(name, "the task")
     elif task is not None and kind == "tool" and any(step.get("tool") == name for step in steps_of(task)):
+        workflow = request.server.workflows.get(task.workflow or "")
+        calls = Handle(task.task_id, workflow, given=workflow.secrets).call() if workflow else []
+        resume = "".join(f": call {call['tool']} with {dumps_spaced(call['arguments'])}" for call in calls)
         text = (
             f"The tool {name!r} was removed from this server after the task was started. Nothing was run. Resume the "
-            "task, which then follows the present definition of its workflow, or cancel it with tasks/cancel."
+            f"task, which then follows the present definition of its workflow{resume}. Or cancel it with tasks/cancel."
         )
     return ProtocolError(INVALID_PARAMS, text)
 
