@@ -25,7 +25,7 @@ from mcp_baton import (
     step,
 )
 from mcp_baton.exceptions import RegistrationError, WorkflowError
-from mcp_baton.testing import Client, Connect, connect
+from mcp_baton.testing import Client, Connect, Run, connect
 from mcp_baton.workflow.pause import ApprovalRequired
 from mcp_baton.workflow.steps.list_step import ListRun
 from tests.approvals.bank import (
@@ -498,6 +498,27 @@ def test_a_call_that_can_request_no_approval_shows_none_of_another_call_as_its_o
     calls: Any = second["unapproved"]
     assert [call["message"] for call in calls] == ["Pay b0?", "Pay b1?"]
     assert "ofOther" not in second
+
+
+def test_decided_calls_of_a_list_count_although_earlier_ones_can_request_no_approval(baton: Connect) -> None:
+    server, payments = list_server(23, 1)
+    client = baton(server)
+    client.tool_raises("pay", "closed", times=3)
+    task = client.call_workflow("refund").task_id
+
+    def decide_calls(*orders: str, decide: Callable[[str], object]) -> Run:
+        for approval in kim(client).approvals():
+            if approval["arguments"]["order"] in orders:
+                decide(approval["approvalId"])
+        return client.call_workflow("refund", task=task)
+
+    run = decide_calls("0", "1", "2", decide=kim(client).approve)
+    assert (run.pause.type, len(waiting_ids(client))) == ("toolError", 20)
+    decide_calls("22", decide=kim(client).approve)
+    run = decide_calls("21", decide=kim(client).deny)
+
+    assert (payments, len(waiting_ids(client))) == (["22"], 20)
+    assert [call["index"] for call in run.pause.unapproved if "reason" in call] == [21]
 
 
 def test_a_denied_call_of_the_model_is_not_suggested_again(baton: Connect) -> None:

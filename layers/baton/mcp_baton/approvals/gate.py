@@ -141,8 +141,8 @@ class _Gate(Struct, frozen=True):
             result = self._grant(record, note.repeat) if record and is_used else self._result(record, note.repeat, note)
             if result is not None:
                 return result
-        elif self.call.is_item and self.call.task and (failed := self.execution.full.get(self.call.task.task_id)):
-            return failed  # without a search: a list may have a thousand elements
+        elif (failed := self._full()) is not None:
+            return failed
         if note is not None or self.by != FIRST_RUN_ATTEMPT:
             # Another call of the task, or a run that was killed, may have requested it without a note.
             latest = self.approvals.latest(self.wanted)
@@ -244,10 +244,18 @@ class _Gate(Struct, frozen=True):
         task, waiting = self.call.task, error.waiting
         if task is None or waiting is None or not self.call.is_turn or not self.by.startswith(RUN_ATTEMPT):
             return failed
-        self.execution.waits_for.add(waiting.approval_id)
-        not_approved = replace(not_approved_of(waiting), of_other=True)
-        failed = self.execution.full[task.task_id] = replace(failed, not_approved=not_approved)
+        waiting_ids, decided = self.approvals.waiting_and_decided(task.task_id)
+        self.execution.waits_for.update(waiting_ids)
+        failed = replace(failed, not_approved=replace(not_approved_of(waiting), of_other=True))
+        self.execution.full[task.task_id] = failed, decided
         return failed
+
+    def _full(self) -> Failed | None:
+        """Why the call of an element, which nobody has decided, can request no approval now. A list may have a thousand
+        elements, so there is no search for each."""
+        task_id = self.call.task.task_id if self.call.task and self.call.is_item else ""
+        failed, decided = self.execution.full.get(task_id, (None, ()))
+        return None if self.wanted.digest in decided else failed
 
     def _stored_note(self) -> ApprovalNote | None:
         variables = self.call.variables

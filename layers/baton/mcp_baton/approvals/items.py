@@ -140,14 +140,25 @@ class DynamoDBApprovalStore:
 
     def waiting(self, task_id: str) -> frozenset[str]:
         """Read the ids of a task's approvals that wait: one strongly consistent `Query`."""
-        partition, now_ms = APPROVAL_ITEM_PREFIX + _task_text(task_id), self._table.clock_ms()
+        return self.waiting_and_decided(task_id)[0]
+
+    def waiting_and_decided(self, task_id: str) -> tuple[frozenset[str], frozenset[str]]:
+        """Read the ids of a task's approvals that wait, and the digests of its calls that are denied, or approved and
+        not made: one strongly consistent `Query`."""
         request = {
-            **in_partition(partition, waiting=ApprovalState.WAITING, now=now_ms),
-            "FilterExpression": "#state=:waiting AND #until>:now",
-            "ExpressionAttributeNames": {"#state": "state", "#until": "until"},
-            "ProjectionExpression": "approval_id",
+            **in_partition(APPROVAL_ITEM_PREFIX + _task_text(task_id)),
+            "ExpressionAttributeNames": {"#state": "state", "#until": "until", "#free": "free"},
+            "ProjectionExpression": "approval_id,digest,#state,#until,used_by,#free",
         }
-        return frozenset(item["approval_id"]["S"] for item in self._table.items(request))
+        waiting, decided, now_ms = set[str](), set[str](), self._table.clock_ms()
+        for item in self._table.items(request):
+            is_unused = "used_by" not in item or "free" in item
+            match item["state"]["S"]:
+                case ApprovalState.WAITING if number(item, "until") > now_ms:
+                    waiting.add(item["approval_id"]["S"])
+                case ApprovalState.DENIED | ApprovalState.APPROVED if is_unused:
+                    decided.add(item["digest"]["S"])
+        return frozenset(waiting), frozenset(decided)
 
     def use(
         self,

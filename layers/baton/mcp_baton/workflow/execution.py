@@ -24,7 +24,8 @@ class Execution(Caller, frozen=True, kw_only=True):
         base_url: The address of the API, for links to it; empty if it is not known.
         notifications: Notify people of the approvals that this execution has requested. Each handles its errors.
         waits_for: The ids of the approvals for which calls of this execution wait.
-        full: For each task that can request no approval now: the outcome of a call that needs one.
+        full: For each task that can request no approval now: the outcome of a call that needs one, and the digests of
+            the calls that people have decided.
     """
 
     services: Services
@@ -33,7 +34,7 @@ class Execution(Caller, frozen=True, kw_only=True):
     base_url: str = ""
     notifications: list[Callable[[], None]] = field(default_factory=list)
     waits_for: set[str] = field(default_factory=set)
-    full: dict[str, Failed] = field(default_factory=dict)
+    full: dict[str, tuple[Failed, frozenset[str]]] = field(default_factory=dict)
 
     @property
     def job_id(self) -> str | None:
