@@ -48,6 +48,7 @@ def text(words: str) -> list[dict[str, str]]:
         (Receipt | None, None, NULL, {"result": None}),
         (str, "", text(""), {"result": ""}),
         (list[str], [], text("[]"), {"result": []}),
+        (Text, Text(5), text("5"), None),  # type: ignore[arg-type]
     ],
     ids=str,
 )
@@ -222,13 +223,21 @@ def test_the_error_of_a_missing_capability_names_the_capability(make_client: Mak
     ]
 
 
-@pytest.mark.parametrize(("returned", "kind"), [(None, "None"), ([{"role": "user"}], "a value of the type dict")])
-def test_the_error_of_a_prompt_that_returns_no_messages_says_what_to_return(
-    baton: Connect, returned: object, kind: str
+@pytest.mark.parametrize(
+    ("returned", "problem"),
+    [
+        (None, "the prompt returned None; return a text, content, a Message"),
+        ([{"role": "user"}], "the prompt returned a value of the type dict; return a text, content, a Message"),
+        (Message("system", "Be kind."), "a message with the role 'system', which MCP does not have; give it 'user'"),
+        ([{"role": "tool", "content": "x"}], "a message with the role 'tool', which MCP does not have"),
+    ],
+)
+def test_the_error_of_a_prompt_that_returns_no_valid_messages_says_what_to_return(
+    baton: Connect, returned: object, problem: str
 ) -> None:
     server = Server("shop")
     server.prompt(returning(returned))
-    with pytest.raises(JsonRpcError, match=f"the prompt returned {kind}; return a text, content, a Message"):
+    with pytest.raises(JsonRpcError, match=problem):
         baton(server).get_prompt("do")
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from mcp_baton import Context, Header, RegistrationError
+from mcp_baton import Context, EmbeddedResource, Header, Image, RegistrationError
 from mcp_baton.exceptions import WrongResult
 from mcp_baton.protocol.json import MAX_LEVELS, to_json
 from mcp_baton.tools.labels import Labels
@@ -452,6 +452,12 @@ def test_sets_are_sorted_because_their_order_differs_in_each_process(kind: Any) 
     outcome = tool(function).outcome({"set": set(LETTERS), "model": Lettered()})
     model = {"Letters": [*"abcdefghij"], "pairs": [[["a", "b"], ["c", "d"]]], "written": ["b", "a"]}
     assert outcome.value == {"set": [*"abcdefghij"], "model": model}
+
+
+@pytest.mark.parametrize("content", [Image("iVBORw0KGgo="), EmbeddedResource("docs://one", None)])  # type: ignore[arg-type]
+def test_content_whose_data_is_not_bytes_is_an_error_that_says_so(content: object) -> None:
+    with pytest.raises(WrongResult, match=r"the tool 'do' .* returned .*: its data is a .*, and not bytes"):
+        tool(lambda: None).outcome(content)
 
 
 @pytest.mark.parametrize("kind", [bytes, Any, dict[str, bytes]])

@@ -31,7 +31,7 @@ class Text(Struct, frozen=True):
 
     def to_json(self) -> JsonObject:
         """`TextContent`."""
-        return _annotated({"type": "text", "text": self.text}, self.annotations)
+        return _annotated({"type": "text", "text": as_text(self.text)}, self.annotations)
 
 
 class Image(Struct, frozen=True):
@@ -185,6 +185,8 @@ def with_meta(result: JsonObject, members: JsonObject) -> dict[str, Json]:
 
 
 def base64_of(data: bytes) -> str:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise ValueError(f"its data is a {type(data).__qualname__}, and not bytes")  # noqa: TRY004 - is an invalid result
     return binascii.b2a_base64(data, newline=False).decode()
 
 

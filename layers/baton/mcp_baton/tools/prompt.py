@@ -19,17 +19,18 @@ def messages_of(value: object) -> list[Json]:
 
 
 def _message(item: object) -> Json:
-    if isinstance(item, Message):
-        return item.to_json()
     if isinstance(item, (str, *CONTENT_TYPES)):
-        return Message("user", item).to_json()
-    message = to_json(item)
+        item = Message("user", item)
+    message = item.to_json() if isinstance(item, Message) else to_json(item)
     if isinstance(message, Mapping) and isinstance(message.get("content"), str):
         message = {**message, "content": {"type": "text", "text": message["content"]}}
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), Mapping) or "role" not in message:
         kind = "None" if item is None else f"a value of the type {type(item).__qualname__}"
         remedy = "return a text, content, a Message, or a list of them"
         raise ProtocolError(INTERNAL_ERROR, f"the prompt returned {kind}; {remedy}")
+    if message["role"] not in ("user", "assistant"):
+        cause = f"the prompt returned a message with the role {message['role']!r}, which MCP does not have"
+        raise ProtocolError(INTERNAL_ERROR, f"{cause}; give it 'user' or 'assistant'")
     return message
 
 
