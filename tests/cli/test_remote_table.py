@@ -91,6 +91,22 @@ def test_a_task_ends_once(
     assert (code, output) == (1, {"error": {"message": f"the task {task} is {status} and cannot be changed"}})
 
 
+@pytest.mark.parametrize("command", ["tasks", "show T", "cancel T", "complete T --result {}"])
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("--owner kim", "--owner and --dynamodb are for --table"),
+        ("--dynamodb http://127.0.0.1:1", "--owner and --dynamodb are for --table"),
+        (f"--table {TABLE} --owner kim --token x", "--table uses AWS credentials"),
+    ],
+)
+def test_no_option_is_ignored(capsys: pytest.CaptureFixture[str], command: str, options: str, problem: str) -> None:
+    name, *arguments = command.split()
+    where = [] if "--table" in options else ["http://127.0.0.1:1/mcp"]
+    assert main([name, *where, *arguments, *options.split()]) == 2
+    assert problem in capsys.readouterr().err
+
+
 def test_a_table_needs_an_owner_and_an_available_dynamodb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", "--table", TABLE]) == 2
     assert "--table needs --owner" in capsys.readouterr().err

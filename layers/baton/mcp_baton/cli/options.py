@@ -130,7 +130,10 @@ class ConnectionOptions:
         return bool(self.api_key or self.token or self.aws or self.header)
 
     def check_where(self, *, may_be_target: bool) -> None:
-        """Refuse a URL without its scheme, a file with credentials, and a file for a command about existing tasks."""
+        """Refuse a URL without its scheme, a file with credentials, a file for a command about existing tasks, and the
+        options of a table."""
+        if self.owner or self.dynamodb:
+            raise BatonError("--owner and --dynamodb are for --table: a server lists the tasks of its caller")
         if _HOST.fullmatch(self.where or ""):
             raise BatonError(f"{self.where} is not a URL without its scheme: write http://{self.where}")
         if self.is_target and not may_be_target:

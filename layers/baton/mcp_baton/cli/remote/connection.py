@@ -44,6 +44,8 @@ def open_connection(
         if connection.table is not None:
             from mcp_baton.cli.remote.table import table_tasks
 
+            if connection.has_credentials:
+                raise BatonError("--table uses AWS credentials: --api-key, --token, --aws and --header are for URLs")
             with table_tasks(connection.table, connection.owner, connection.dynamodb) as send:
                 yield Remote(send, terminal, progress, time.sleep)
             return
