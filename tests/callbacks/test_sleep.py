@@ -1,14 +1,30 @@
 """Steps that sleep until a time (docs/waiting.md, Times)."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from contextlib import nullcontext
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
-from mcp_baton import BatonError, Callback, Server, Settings, Wait, Workflow, sleep_until, step
+from mcp_baton import (
+    Argument,
+    BatonError,
+    Callback,
+    Server,
+    Settings,
+    ToolStep,
+    Wait,
+    Workflow,
+    WorkflowError,
+    prompt_arg,
+    sleep_until,
+    step,
+    step_output,
+)
 from mcp_baton.testing import Client, connect
 from mcp_baton.workflow.steps.step import Step
+from tests.typed import returning
 
 MINUTE = timedelta(minutes=1)
 
@@ -156,6 +172,28 @@ def test_a_wait_can_be_skipped_by_its_condition() -> None:
     with connect(server) as client:
         assert client.call_workflow("rest", {"tired": "false"}).steps == {"nap": "skipped"}
         assert client.call_workflow("rest", {"tired": "true"}).steps == {"nap": "pending"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (date, "its time begin.* is a date, and no moment; give a timedelta"),
+        (timedelta | None, None),
+        (timedelta, "is a duration"),
+        (datetime, None),
+        (str, None),
+    ],
+)
+def test_a_time_that_cannot_be_a_moment_is_found_by_the_check(kind: Any, problem: str | None) -> None:
+    server = Server("sleep")
+    server.add_tool(returning(None, kind), name="begin")
+    arguments = [Argument("begin", type=kind, required=True)]
+    for source in (prompt_arg("begin"), step_output("begin")):
+        steps = [ToolStep("begin", tool="begin"), Wait("nap", sleep=source)]
+        server.workflows.clear()
+        server.add_workflow(Workflow(name="rest", description="rest", arguments=arguments, steps=steps))
+        with nullcontext() if problem is None else pytest.raises(WorkflowError, match=problem):
+            server.check()
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,22 @@ def invalid_path(schema: Schema, path: str) -> InvalidPath | None:
 
 def kinds_at(schema: Schema, path: str | None) -> set[str] | None:
     """The JSON types that a value can have at a dotted path; `None` if the schema does not define them exactly."""
-    leaves = list(_leaves(schema, schema))
-    for key in path.split(".") if path else ():
-        leaves = _members(leaves, key, schema)
+    leaves = _leaves_at(schema, path)
     if not leaves or any("type" not in leaf or "format" in leaf for leaf in leaves):
         return None
     return {str(leaf["type"]) for leaf in leaves}
+
+
+def formats_at(schema: Schema, path: str | None) -> set[str | None]:
+    """The formats that a value can have at a dotted path, such as `date`; `None` is any other value."""
+    return {leaf.get("format") for leaf in _leaves_at(schema, path)}
+
+
+def _leaves_at(schema: Schema, path: str | None) -> list[Schema]:
+    leaves = list(_leaves(schema, schema))
+    for key in path.split(".") if path else ():
+        leaves = _members(leaves, key, schema)
+    return leaves
 
 
 def _members(leaves: list[Schema], key: str, root: Schema) -> list[Schema]:

@@ -1,6 +1,7 @@
 """What the definition of a step may refer to, for the checks of the kinds of steps. Pure."""
 
 from collections.abc import Callable, Container, Iterator, Mapping
+from datetime import date, time, timedelta
 from typing import Any, Final
 
 from msgspec import Struct
@@ -8,7 +9,7 @@ from msgspec import Struct
 from mcp_baton.hints import closest
 from mcp_baton.tools.labels import value_text
 from mcp_baton.tools.tool import Tool
-from mcp_baton.workflow.schema_paths import InvalidPath, Schema, invalid_path, kinds_at
+from mcp_baton.workflow.schema_paths import InvalidPath, Schema, formats_at, invalid_path, kinds_at
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
 from mcp_baton.workflow.steps.step import Step
 
@@ -28,6 +29,9 @@ _JSON_TYPES: Final[Mapping[object, str]] = {
     type(None): "null",
 }
 """The JSON types of Python's."""
+
+
+_FORMATS: Final = ((date, "date"), (time, "time"), (timedelta, "duration"))
 
 
 class StepContext(Struct, frozen=True):
@@ -66,6 +70,17 @@ class StepContext(Struct, frozen=True):
                 schema = self._output_of(step)
                 kinds = kinds_at(schema, path) if schema else None
         return None if kinds is None else frozenset("number" if kind == "integer" else kind for kind in kinds)
+
+    def formats_of(self, source: Source) -> set[str | None]:
+        """The formats that a source's value can have, such as `date`; `None` is any other value, or an unknown one."""
+        match source:
+            case PromptArg(name):
+                types = [argument.type for argument in self.workflow.arguments if argument.name == name]
+                return {format_name for kind, format_name in _FORMATS if kind in types} or {None}
+            case StepOutput(binding, path) if (step := self.earlier_steps.get(binding)) and step.tool in self.tools:
+                schema = self._output_of(step)
+                return formats_at(schema, path) if schema else {None}
+        return {None}
 
     def path_faults(self, source: StepOutput, producing: Step) -> Iterator[str]:
         """The error for a path that the output of a step cannot have."""

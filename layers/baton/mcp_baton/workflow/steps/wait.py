@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -49,6 +49,10 @@ class Callback(Struct, frozen=True):
     @property
     def timed_out(self) -> str:
         return f"timed out: no callback within {duration_text(self.within)}"
+
+
+_NO_MOMENTS: Final = frozenset({"date", "duration", "time"})
+"""Formats of texts that are no time to wait for."""
 
 
 class Wait(Step):
@@ -103,11 +107,14 @@ class Wait(Step):
             return
         if contains_argument(source, context.workflow.secrets):
             yield "its time is a secret argument, and is stored; give it another source"
+        remedy = f"give a timedelta, or a time in ISO 8601 such as {EXAMPLE}"
         kinds = context.kinds_of(source)
         if kinds is not None and "string" not in kinds:
-            kind = " or ".join(sorted(kinds))
-            remedy = f"give a timedelta, or a time in ISO 8601 such as {EXAMPLE}"
-            yield f"its time {source_text(source)} is {kind}, and not a text; {remedy}"
+            yield f"its time {source_text(source)} is {' or '.join(sorted(kinds))}, and not a text; {remedy}"
+        formats = context.formats_of(source)
+        if formats and formats <= _NO_MOMENTS:
+            name = " or a ".join(sorted(map(str, formats)))
+            yield f"its time {source_text(source)} is a {name}, and no moment; {remedy}"
         match source:
             case Constant(str(text)) if not placeholders(text) and isinstance(error := time_of(text), str):
                 yield error
