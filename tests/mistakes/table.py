@@ -494,6 +494,14 @@ DECORATORS = (
         "write a text such as",
     ),
     Mistake(
+        "a URI with one value where the resource's has two",
+        '@server.resource("docs://{kind}/{name}")\ndef docs(kind: str, name: str) -> str:\n    """Read."""\n'
+        "    return kind + name\n\n\n" + function("fetch('page', 'docs://{order_id}')  # here"),
+        ("workflow 'refund_order'", "no resource has the URI docs://{order_id}"),
+        "docs://{kind}/{name}",
+        warning=True,
+    ),
+    Mistake(
         "a completion without the text so far",
         COMPLETION.replace("(text: str)", "()") % ("refund_order", "order_id"),
         ("'refund_order'", "the text so far"),

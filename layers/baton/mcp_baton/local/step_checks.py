@@ -13,7 +13,7 @@ from mcp_baton.server.server import Server
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.resource import find_in
 from mcp_baton.tools.secrets import strings_in
-from mcp_baton.tools.templates import as_text, fill_uri, matches_template, placeholders
+from mcp_baton.tools.templates import as_text, fill_uri, placeholders, values_in_template
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.checking import resolved
 from mcp_baton.workflow.definition import Workflow
@@ -54,7 +54,7 @@ class StepChecks:
             yield from self._unfilled(step, [step.guidance or ""], "its guidance")
             for uri in step.resources:
                 sample, resources = fill_uri(uri, dict.fromkeys(placeholders(uri), "x")), self.server.resources
-                if not find_in(resources, sample) and not any(matches_template(uri, known) for known in resources):
+                if not find_in(resources, sample) and not any(_may_be(uri, known) for known in resources):
                     remedy = did_you_mean(uri, resources).removeprefix("; ") or "publish it with @server.resource"
                     yield self._mistake(step, f"no resource has the URI {uri}", remedy)
         for step, tool in self._calls:
@@ -176,6 +176,17 @@ class StepChecks:
                     problem = f"the fields of the output of {tool.name!r} are not known, so {path!r} is not checked"
                     remedy = f"give {tool.name!r} a return type with fields: a dataclass, a typed dict or a model"
                     yield self._mistake(step, problem, remedy)
+
+
+_ENCODED: Final = re.compile(r"(?:[\w.~%-]|\{[^{}]*\})*")
+"""A value in a URI (`fill_uri`), or in its place names of a template."""
+
+
+def _may_be(uri: str, known: str) -> bool:
+    """Whether the URI of a step may become that of a resource. A value is percent-encoded, unless the URI begins with
+    it."""
+    values = values_in_template(uri, known)
+    return values is not None and all(_ENCODED.fullmatch(text) for _, text in values[uri.startswith("{") :])
 
 
 _NAME: Final = re.compile(r"[^\W\d]\w*(?=[.\[!]|:\S|$)")
