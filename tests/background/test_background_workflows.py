@@ -283,6 +283,8 @@ def test_the_id_of_a_calls_task_starts_nothing_and_the_reply_names_the_workflows
     text = text_of(client.call_tool("order", {"task_id": call_id, **action}))
     expected = 'This task is a call of order in the background. Nothing was run: call order with {"task_id": "%s"}.'
     assert text == expected % task_id
+    refusal = client.get_prompt("order", task=call_id).error["message"]
+    assert refusal.endswith(f"nothing was run: name the workflow's own task, {task_id}")
     answer = client.call_tool("order", {"task_id": task_id})
     assert answer.result.get("isError") is not True
     assert len(table.statuses) == (2 if is_over else 3)

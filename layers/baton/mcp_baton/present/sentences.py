@@ -24,7 +24,7 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskStatus, steps_of, timestamp
+from mcp_baton.tasks.record import PROGRESS, Job, JobSpec, StepStatus, TaskRecord, TaskStatus, steps_of, timestamp
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import one_line
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
@@ -133,16 +133,22 @@ def refusal_of(
             return Refusal(
                 f"There is no such task: {causes}. {NOTHING_RUN}: {new_start}, with all its arguments.", UNKNOWN_TASK
             )
+        case (
+            TaskFinished(current=TaskRecord(job=Job(work=JobSpec(workflow_task=str()) as call)))
+            | WrongWorkflow(task=TaskRecord(job=Job(work=JobSpec(workflow_task=str()) as call)))
+        ):
+            return _background_call(call)
         case TaskFinished(current=task):
             count = progress_text([step["status"] for step in steps_of(task)], " done")
             return Refusal(
                 f"This task is {task.status.value}; {count}. {NOTHING_RUN}: {new_start}.",
                 f"The task is {task.status.value}; there is nothing to continue",
             )
-        case WrongWorkflow():
+        case WrongWorkflow(task=task):
+            other = f"it is one of {task.workflow!r}" if task.workflow else "it is a call of a tool"
             return Refusal(
                 f"This task is not one of this workflow. {NOTHING_RUN}: {new_start}.",
-                f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow",
+                f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow; {other}",
             )
         case DefinitionChanged(steps=steps):
             change = "The workflow has changed since this task was started, in steps that it has completed"
@@ -151,6 +157,16 @@ def refusal_of(
                 "The workflow has changed since the task was started; these steps are completed and differ now: "
                 + ", ".join(steps),
             )
+
+
+def _background_call(call: JobSpec) -> Refusal:
+    # Such a call has its own task in addition to the workflow's. If the model started anew, it would run twice.
+    text = f"This task is a call of {call.tool} in the background"
+    resume = dumps_spaced({TASK_ID: call.workflow_task})
+    return Refusal(
+        f"{text}. {NOTHING_RUN}: call {call.tool} with {resume}.",
+        f"{text}, and nothing was run: name the workflow's own task, {call.workflow_task}",
+    )
 
 
 def _held(error: TaskHeld, workflow: Workflow, now_ms: int, unnamed_id: str | None) -> Refusal:

@@ -142,13 +142,7 @@ def _meta(execution: Execution, task: TaskRecord) -> dict[str, Json]:
 
 
 def _other_task_error(execution: Execution, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
-    """Return the error for a task of another workflow, with the call that resumes that task. A background call has its
-    own task in addition to the workflow's: if the model started anew, the workflow would run twice."""
-    if task.job is not None and task.job.work.workflow_task is not None:
-        name, arguments = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
-        return error_result(
-            f"This task is a call of {name} in the background. {NOTHING_RUN}: call {name} with {arguments}."
-        )
+    """Return the error for a task of another workflow, with the call that resumes that task."""
     other_workflow = execution.server.workflows.get(task.workflow or "")
     if other_workflow is not None and other_workflow.has_workflow_tool:
         known = f"This task is not one of this workflow. {NOTHING_RUN}: call {task.workflow} with this {TASK_ID}."
