@@ -618,6 +618,31 @@ def test_calls_of_a_tool_that_asks_the_client_are_suggested_until_all_are_made()
         assert variables(client, run.task_id)["_workflow.result.paint"] == ["door red", "roof red"]
 
 
+def test_a_list_says_that_some_of_its_calls_need_a_correction_and_others_ask_the_client() -> None:
+    server = Server("s")
+
+    @server.tool
+    def paint(ctx: Context, what: str) -> str:
+        """Paint."""
+        if what == "moat":
+            raise ToolError("water takes no paint")
+        return f"{what} {ctx.elicit('Which colour?', str, key='colour').data}"
+
+    step = ListStep("paint", tool="paint", arguments={"what": item()}, each=constant(["door", "moat", "roof"]))
+    server.add_workflow(Workflow(name="house", description="Paint", steps=[step]))
+    with connect(server) as client:
+        client.answers({"colour": {"value": "red"}})
+        run = client.call_workflow("house")
+        calls = [call["arguments"] for call in run.next if call["tool"] == "paint"]
+        mixed = (
+            "In some of these calls its tool asks the client for input: make them as below. Correct the others first."
+        )
+        texts = [run.text, *(client.call_tool("paint", calls[index]).text for index in (1, 0, 2))]
+
+    assert [mixed in text for text in texts] == [True, True, True, False]
+    assert "This step is not retryable: correct the cause first." in texts[-1]
+
+
 def test_the_calls_of_a_list_whose_results_are_lost_are_not_suggested() -> None:
     server = Server("s")
 

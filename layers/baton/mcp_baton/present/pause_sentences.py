@@ -103,6 +103,10 @@ def failure_hint(reason: StepFailed) -> str:
         key = f" (idempotency key {reason.idempotency_key})" if reason.idempotency_key else ""
         again = "This step is retryable." if reason.retryable else "If it did not, the same call can be made again."
         return f"It may still have happened: check whether it happened{key}. {again}"
+    if reason.asks_client and any(not item.asks_client for item in reason.failed_items):
+        return (
+            "In some of these calls its tool asks the client for input: make them as below. Correct the others first."
+        )
     if reason.asks_client:
         return "Its tool asks the client for input. Call it as below: nothing has to be corrected first."
     if reason.is_for_the_operator:

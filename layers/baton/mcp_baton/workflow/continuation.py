@@ -4,7 +4,7 @@ The plan does not restrict calls: a call is recorded as the step that it names, 
 order.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -285,35 +285,38 @@ class MadeCall(Struct, frozen=True):
         plan, outcome, name = self.plan, self._recorded, match.name
         stored_pause = pause_at(name, plan.pauses)
         failed = stored_pause.failed_items if isinstance(stored_pause, StepFailed) else ()
-        errors = {other.index: other.error for other in failed}
-        unapproved_count, unapproved = _unapproved_after(stored_pause, item, errors)
+        failures = {other.index: other for other in failed}
+        unapproved_count, unapproved = _unapproved_after(stored_pause, item, failures)
+        earlier = failures.pop(item, None)
         if isinstance(outcome, Failed):
-            errors[item] = outcome.error
-        else:
-            errors.pop(item, None)
+            # A call with other arguments does not make those of the step valid.
+            refused = earlier.refused if earlier else ()
+            failures[item] = FailedItem(item, outcome.error, refused, outcome.asks_client)
+        errors = {index: failure.error for index, failure in failures.items()}
+        asks_client = any(failure.asks_client for failure in failures.values())
         count = len(items.open) - unapproved_count if match.step["status"] == StepStatus.FAILED else len(errors)
         if isinstance(stored_pause, StepFailed):  # some calls may not have been made, for lack of time
-            told = {other.index for other in failed}
-            is_untold = len(told) < stored_pause.failed_count and all(
+            is_untold = len(failed) < stored_pause.failed_count and all(
                 other.index != item for other in stored_pause.unapproved
             )
-            had_failed = item in told or is_untold
+            had_failed = earlier is not None or is_untold
             count = stored_pause.failed_count - had_failed + isinstance(outcome, Failed)
         error = failed_items(errors, count, items, unapproved_count)
         if isinstance(outcome, Failed):
-            pause = self._failure_of(replace(outcome, error=error), name)
+            pause = self._failure_of(replace(outcome, error=error, asks_client=asks_client), name)
         elif not items.open or (isinstance(stored_pause, StepFailed) and not count):
             return plan.pauses_with(name, None)
         elif isinstance(stored_pause, StepFailed):
             pause = replace(stored_pause, error=error)
+            # Only the first failures are stored.
+            if pause.asks_client and not asks_client and len(failed) == stored_pause.failed_count:
+                pause = self._failure_of(Failed(error), name)
         elif isinstance(stored_pause, ApprovalRequired) and unapproved:
             return plan.pauses_with(name, stored_pause.of_items(unapproved_count, unapproved))
         else:
             return None  # the other elements still need what the reason says, if there is one
-        # A call with other arguments does not make those of the step valid.
-        refused = {other.index: other.refused for other in failed}
-        failures = tuple(FailedItem(index, error, refused.get(index, ())) for index, error in sorted(errors.items()))
-        details = replace(pause, failed_items=failures, failed_count=count)
+        known_failures = tuple(failures[index] for index in sorted(failures))
+        details = replace(pause, failed_items=known_failures, failed_count=count)
         return plan.pauses_with(name, replace(details, unapproved_count=unapproved_count, unapproved=unapproved))
 
 
@@ -332,12 +335,12 @@ def _early_note(plan: Plan, write: StepWrite) -> dict[str, Json]:
 
 
 def _unapproved_after(
-    pause: PauseReason | None, item: int, errors: Mapping[int, str]
+    pause: PauseReason | None, item: int, failures: Collection[int]
 ) -> tuple[int, tuple[UnapprovedItem, ...]]:
     """How many calls of a list have no approval after the call of this element, and those of them that are stored."""
     if not isinstance(pause, StepFailed | ApprovalRequired):
         return 0, ()
     count, stored = pause.unapproved_count, pause.unapproved
     others = tuple(other for other in stored if other.index != item)
-    was_unapproved = others != stored or (len(stored) < count and item not in errors)
+    was_unapproved = others != stored or (len(stored) < count and item not in failures)
     return count - was_unapproved, others

@@ -157,12 +157,13 @@ class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):
         return structs.replace(self, invalid_fields=invalid)
 
 
-class FailedItem(Struct, frozen=True, omit_defaults=True):
-    """The failed call of an element of a list. `refused` is as in `StepFailed`."""
+class FailedItem(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The failed call of an element of a list. `refused` and `asks_client` are as in `StepFailed`."""
 
     index: int
     error: str
     refused: tuple[str, ...] = ()
+    asks_client: bool = False
 
 
 class UnapprovedItem(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -180,7 +181,7 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     """The tool reported an error, raised or timed out, or a resource could not be read. The step is `failed`.
 
     Attributes:
-        asks_client: The tool asked the client for input. It can do that if the client calls it.
+        asks_client: The tool asked the client for input. It can do that if the client calls it. Of a list: in one call.
         error_id: Identifies the error in the server's log, if its text is hidden from clients.
         resource: The URI of the resource that could not be read; the tool was not called.
         failed_items: Of a step with `each`: the elements whose calls failed, the first 20 when it is stored.

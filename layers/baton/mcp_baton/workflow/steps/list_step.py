@@ -301,7 +301,8 @@ class ListRun(Struct):
         )
         pause = pause_after(total_failure, step, step.name, step.tool)
         failed_calls = tuple(
-            FailedItem(index, failure.error, failure.refused) for index, failure in sorted(self.failed.items())
+            FailedItem(index, failure.error, failure.refused, failure.asks_client)
+            for index, failure in sorted(self.failed.items())
         )
         return structs.replace(
             pause,
