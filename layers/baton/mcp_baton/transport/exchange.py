@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -296,11 +296,13 @@ def _json_text(message: Mapping[str, Json]) -> str:
 
 
 def _without_halves(text: str) -> str:
-    """Replace the escaped lone surrogates in a JSON text; `dumps` escapes no pairs."""
-    return _LONE_SURROGATE.sub("\\1\ufffd", text)
+    """Replace the escaped lone surrogates in a JSON text. Two halves of a pair, one after the other, are its character:
+    `dumps` escapes no others."""
+    return _SURROGATES.sub(lambda match: match[1] + (match[2] or "\ufffd"), text)
 
 
-_LONE_SURROGATE = re.compile(r"(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}")
+_HEX: Final = "[0-9a-f]{2}"
+_SURROGATES: Final = re.compile(rf"(?<!\\)((?:\\\\)*)(?:(\\ud[89ab]{_HEX}\\ud[c-f]{_HEX})|\\ud[89a-f]{_HEX})")
 
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 """Characters of JSON strings at which some clients split the lines of a stream."""
