@@ -15,6 +15,7 @@ from mcp_baton.tools.quoting import one_line
 from mcp_baton.tools.schema.nulls import validate
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused, check_answers
 from mcp_baton.tools.secrets import secrets_of
+from mcp_baton.tools.shortening import shortened_arguments
 from mcp_baton.tools.templates import fill, matches_template
 from mcp_baton.workflow.json_values import compare
 from mcp_baton.workflow.placeholders import PlaceholderLimits, is_placeholder, replace_placeholders
@@ -100,6 +101,12 @@ def test_eight_times_the_text_does_not_take_24_times_the_time(name: str) -> None
     search, make, size = SEARCHES[name]
 
     assert shortest_s(search, make(8 * size)) < 24 * max(shortest_s(search, make(size)), 0.0005)
+
+
+def test_the_levels_of_an_argument_do_not_multiply_the_time_to_shorten_it() -> None:
+    flat: Any = {"a": ["x"] * 20_000}
+
+    assert shortest_s(shortened_arguments, {"a": nested(flat["a"])}) < 20 * shortest_s(shortened_arguments, flat)
 
 
 def test_an_answer_that_is_the_placeholder_of_a_filled_question_is_refused() -> None:
