@@ -19,7 +19,14 @@ from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun, Persisted
 from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.lease import Superseded, TaskOver
-from mcp_baton.workflow.pause import ApprovalRequired, DeadlineExceeded, PauseReason, StepFailed, Waiting
+from mcp_baton.workflow.pause import (
+    ApprovalRequired,
+    DeadlineExceeded,
+    PauseReason,
+    SchemaMismatch,
+    StepFailed,
+    Waiting,
+)
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import KnownValues
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
@@ -125,13 +132,21 @@ def test_a_first_call_that_does_not_fit_has_placeholders() -> None:
     assert '1. Call work with {"a0": "<prompt arg order_id>", ' in text
 
 
-def test_the_server_makes_a_first_call_with_a_long_constant() -> None:
+@pytest.mark.parametrize(
+    ("pause", "alternative"),
+    [
+        (StepFailed("x", "no", retryable=False, suggested_tool="work"), "let the server make it"),
+        (StepFailed("x", "no", False, "work", refused=("n",)), "`next` has it, with the values that it needs"),
+        (SchemaMismatch("x", ("y",), (), "work"), "`next` has it, with the values that it needs"),
+    ],
+)
+def test_a_first_call_with_a_long_constant_is_not_shown(pause: PauseReason, alternative: str) -> None:
     steps = [
         ToolStep("fetch", tool="fetch_order"),
         ToolStep("x", tool="work", arguments={"text": constant("z" * 3_000)}),
     ]
-    text = run_text(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps)
-    assert "\n\n1. A call of work, whose arguments are too long to show here: let the server make it\n\n" in text
+    text = run_text(pause, steps=steps)
+    assert f"\n\n1. A call of work, whose arguments are too long to show here: {alternative}\n\n" in text
 
 
 def test_a_step_that_another_call_has_completed_is_not_reported_as_failed() -> None:

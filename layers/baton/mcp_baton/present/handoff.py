@@ -33,6 +33,7 @@ from mcp_baton.workflow.pause import (
     StepFailed,
     UnresolvedDependency,
     Waiting,
+    pause_at,
 )
 from mcp_baton.workflow.remaining import RemainingCalls, Requirements, uris_of
 from mcp_baton.workflow.repeats import Repeat
@@ -352,7 +353,11 @@ def wordings_of(step: Step, remaining: RemainingCalls) -> Iterator[str]:
     if step.tool is None:
         yield f"Read the resources of step '{cut(step.name, MAX_QUOTED_CHARS)}'"
     else:
-        alternative = ": let the server make it" if remaining.handle and remaining.handle.tool else ""
+        pause = pause_at(step.name, remaining.pauses)
+        is_refused = isinstance(pause, StepFailed) and pause.has_refused
+        needs_values = is_refused or (pause is not None and remaining.remedy_of(pause) is Remedy.VALUES)
+        by_server = ": let the server make it" if remaining.handle and remaining.handle.tool else ""
+        alternative = ": `next` has it, with the values that it needs" if needs_values else by_server
         yield f"A call of {step.tool}, whose arguments are too long to show here{alternative}"
 
 

@@ -216,8 +216,12 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     @property
     def fails_again(self) -> bool:
         """Whether the same call would fail again, and is suggested with the same arguments."""
-        is_other = any((self.refused, *(item.refused for item in self.failed_items)))
-        return not (self.retryable or self.asks_client or self.resource or is_other)
+        return not (self.retryable or self.asks_client or self.resource or self.has_refused)
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether the tool's input schema refused an argument of the step, or of an element."""
+        return any((self.refused, *(item.refused for item in self.failed_items)))
 
     @property
     def refused_arguments(self) -> frozenset[str]:
