@@ -88,26 +88,45 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """While tests run, check every message of a server in this process against the official definitions.
-
-    Also share botocore's data and the names of its events between all clients, which mostly need these at their start.
-    """
+    """While tests run, check every message of a server in this process against the official definitions."""
     if session.config.getoption("dist", "no") != "no":
         # The tests run in workers, and this process loads nothing that they need.
         return (yield)
-    import botocore.session
-    from botocore.hooks import EventAliaser, HierarchicalEmitter
-
     from tests.wire.tap import TAP
-
-    aliaser: Any = EventAliaser(HierarchicalEmitter())
-    name_of = aliaser._alias_event_name  # noqa: SLF001 - it keeps the names
 
     with pytest.MonkeyPatch.context() as patch:
         TAP.install(patch)
-        patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
-        patch.setattr(EventAliaser, "_alias_event_name", lambda _client, alias: name_of(alias))
+        save_time_of_clients(patch)
         return (yield)
+
+
+def save_time_of_clients(patch: pytest.MonkeyPatch) -> None:
+    """Share between all clients what takes long at their start: botocore's data, the names of its events, and the
+    authorities that httpx trusts. And let botocore read an attribute of DynamoDB by its type, instead of looking for
+    each of the ten types.
+    """
+    import botocore.session
+    from botocore.hooks import EventAliaser, HierarchicalEmitter
+    from botocore.parsers import JSONParser
+    from httpx._transports import default
+
+    aliaser: Any = EventAliaser(HierarchicalEmitter())
+    name_of = aliaser._alias_event_name  # noqa: SLF001 - it keeps the names
+    untyped_parser: Any = JSONParser
+    parse_structure = untyped_parser._handle_structure  # noqa: SLF001
+    transports: Any = default
+
+    def parse(parser: Any, shape: Any, value: Any) -> Any:
+        if shape.name != "AttributeValue" or len(value) != 1:
+            return parse_structure(parser, shape, value)
+        [(kind, content)] = value.items()
+        plain = kind in ("S", "N", "BOOL", "NULL")
+        return {kind: content if plain else parser._parse_shape(shape.members[kind], content)}  # noqa: SLF001
+
+    patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
+    patch.setattr(EventAliaser, "_alias_event_name", lambda _client, alias: name_of(alias))
+    patch.setattr(JSONParser, "_handle_structure", parse)
+    patch.setattr(transports, "create_ssl_context", cache(transports.create_ssl_context))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -122,6 +141,14 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if problems:
         pytest.fail("the server sent invalid messages:\n" + "\n\n".join(problems), pytrace=False)
     return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape what is not Unicode in captured logs and output. A worker could not send it, and the run would crash."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report
 
 
 @pytest.fixture(scope="session")
