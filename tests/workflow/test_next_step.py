@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from mcp_baton import (
     ToolStep,
     Workflow,
     ask_model,
+    is_in,
     prompt_arg,
     step,
     step_output,
@@ -90,6 +91,27 @@ def test_a_task_whose_steps_are_all_done_is_completed_without_its_secrets(baton:
         assert client.task(run.task_id).status == "completed"
     assert all(last_run.completed for last_run in last_runs)
     assert "<secret pin>" in "".join(message.text for message in last_runs[1].messages)
+
+
+def test_a_task_whose_last_step_will_be_skipped_is_completed_with_its_secrets(baton: Connect) -> None:
+    server = secret_server()
+    server.workflow(name="send_once")(_send_once)
+    client = baton(server)
+    client.tool_raises("transfer", "closed", times=1)
+    task = client.call_workflow("send_once", {"pin": "4711"}).task_id
+    client.call_tool("transfer", {"pin": "4711", "approved_by": "Ada"}, f"{task}/transfer")
+
+    view: Any = client.call_workflow("send_once", {"task_id": task, "task_action": "show"})
+
+    arguments = {"task_id": task, "pin": "<secret pin>"}
+    assert view.structured["next"] == [{"tool": "send_once", "arguments": arguments}]
+    assert f"Call send_once with {json.dumps(arguments)} to finish." in view.text
+    assert client.call_workflow("send_once", {**arguments, "pin": "4711"}).completed
+
+
+def _send_once(pin: Annotated[str, Argument(secret=True)]) -> None:
+    step("transfer")(pin=pin)
+    ask_model("more", "How much more?", when=is_in(pin, ["4712"]))
 
 
 def slow_server() -> Server:

@@ -65,7 +65,8 @@ class WorkflowState:
         server, reasons = self.execution.server, self.view.reasons
         if known is None:
             return None
-        return RemainingCalls(known.with_skips(), server, reasons, handle, resume_handle, changed=changed)
+        known = known.with_skips() if known.open_steps else known
+        return RemainingCalls(known, server, reasons, handle, resume_handle, changed=changed)
 
 
 class Addition(Struct, frozen=True):

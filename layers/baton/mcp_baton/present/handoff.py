@@ -17,7 +17,7 @@ from mcp_baton.present.sentences import (
     names_text,
     repeats_text,
 )
-from mcp_baton.protocol.json import JsonObject, dumps_spaced
+from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.record import StepStatus, TaskStatus, is_early
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_error, quoted_guidance
@@ -98,11 +98,11 @@ def resume_text(handle: Handle, known: KnownValues | None, *, begin: str) -> str
     )
 
 
-def complete_text(handle: Handle) -> str:
-    """The sentence that says how to complete a task whose steps are all settled."""
+def complete_text(handle: Handle, arguments: Json = None) -> str:
+    """The sentence that says how to complete a task that has no open step."""
     if handle.tool is None:
         return "The client completes the task."
-    return f"Call {handle.tool} with {dumps_spaced({TASK_ID: handle.task_id})} to finish."
+    return f"Call {handle.tool} with {dumps_spaced(arguments or {TASK_ID: handle.task_id})} to finish."
 
 
 def handoff(remaining: RemainingCalls, notes: Sequence[str] = ()) -> str:

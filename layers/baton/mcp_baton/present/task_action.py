@@ -75,7 +75,9 @@ def _with_next_call(state: WorkflowState, sentences: list[str]) -> Iterator[str]
     shortest."""
     remaining, wordings = state.remaining, [list[str]()]
     if remaining is not None and not remaining.known.open_steps:
-        sentences = [*sentences, *([complete_text(remaining.resume_handle)] if remaining.resume_handle else [])]
+        if remaining.resume_handle:
+            arguments = next((call["arguments"] for call in remaining.entries()), None)
+            sentences = [*sentences, complete_text(remaining.resume_handle, arguments)]
     elif remaining is not None:
         before, steps, after = frame(remaining)
         rest = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []
