@@ -24,6 +24,7 @@ from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.list_elements import item_name
 from mcp_baton.workflow.pause import (
     WAITING_REMEDIES,
+    AnswersRequired,
     PauseReason,
     Remedy,
     StepFailed,
@@ -240,7 +241,8 @@ class RemainingCalls(Struct, frozen=True):
         """The call that answers all open questions. Without a task, it may have to start the workflow."""
         if Remedy.ANSWERS not in self.remedies:
             return None
-        questions = self.known.open_questions()
+        pauses = (pause for pause in self.pauses if isinstance(pause, AnswersRequired))
+        questions = self.known.open_questions([question.name for pause in pauses for question in pause.questions])
         answers: JsonObject = {
             name: f"<{text if len(text) <= MAX_QUOTED_CHARS else f'{text[:MAX_QUOTED_CHARS]} …'}>"
             for name, text in questions.items()

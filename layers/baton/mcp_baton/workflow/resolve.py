@@ -2,7 +2,7 @@
 Pure, but it may read task variables from the store."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Self
 
@@ -210,13 +210,21 @@ class KnownValues(SourceValues, frozen=True):
         shown = escaped if whole else _beginning
         return fill(step.question, {name: shown(text) for name, text in texts.items()})
 
-    def open_questions(self) -> dict[str, str]:
-        """The questions without an answer whose values are known, in order, by the names of their steps."""
+    def open_questions(self, reached: Container[str] = ()) -> dict[str, str]:
+        """The questions without an answer whose values are known, in order, by the names of their steps.
+
+        Args:
+            reached: The steps of questions that a run has asked, whose conditions may need a secret argument.
+        """
         known = self.with_skips()
         steps = (step for step in self.workflow.steps if not known.statuses[step.name].settled)
         steps = (step for step in steps if isinstance(step, Question) and not is_early(self.variables, step.name))
-        steps = (step for step in steps if known.decide_condition(step) is True)
-        texts = {step.name: known.question_text(step) for step in steps}
+        decisions = ((step, known.decide_condition(step)) for step in steps)
+        texts = {
+            step.name: known.question_text(step)
+            for step, decision in decisions
+            if decision is True or (decision is not False and step.name in reached)
+        }
         return {name: text for name, text in texts.items() if text is not None}
 
     # Conditions

@@ -2,7 +2,7 @@
 from the store."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Final, Self
 
 from msgspec import Struct, field, structs
@@ -16,7 +16,7 @@ from mcp_baton.tools.templates import copy_json, fill_json
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.json_values import compare, lookup, missing_field_text
 from mcp_baton.workflow.list_elements import ListElements
-from mcp_baton.workflow.secrets import hidden_argument
+from mcp_baton.workflow.secrets import contains_argument, hidden_argument
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,
@@ -226,6 +226,8 @@ class SourceValues(Struct, frozen=True):
             case word, operands:
                 values: list[Json] = []
                 for source in operands:
+                    if contains_argument(source, self._unknown_secrets):
+                        return source, Missing(source, may_come=True)
                     value = self.resolve(source)
                     if isinstance(value, Missing):
                         if not value.is_left_out:
@@ -234,6 +236,11 @@ class SourceValues(Struct, frozen=True):
                     values.append(value)
                 holds = compare(word, *values)
                 return holds if isinstance(holds, bool) else (operands[0], holds)
+
+    @property
+    def _unknown_secrets(self) -> Set[str]:
+        """The secret arguments of a stored task, which have placeholders instead of values."""
+        return set() if self.secrets.names_by_text else self.secrets.names & self.arguments.keys()
 
     def why_missing(self, missing: Missing) -> str:
         """Where a value was expected, and what is there. It quotes no values."""
