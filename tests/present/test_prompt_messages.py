@@ -120,7 +120,7 @@ def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, re
     [
         (True, "Its results are recorded"),
         (False, "Some of its results are not recorded, and those steps may have run twice"),
-        ("unknown", "Whether its results are recorded is not known"),
+        ("unknown", "It is not known whether its results are recorded"),
     ],
 )
 def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, reported: str) -> None:

@@ -412,7 +412,8 @@ def test_all_readers_tell_why_a_call_is_not_recorded(
     assert meta["recorded"] == ("unknown" if is_unknown else False)
     assert str(meta["record_error"]) in words
     assert str(meta["record_error"]).partition(";")[0] in text
-    assert text.startswith("Not recorded")
+    is_uncertain = is_unknown and state is NotRecorded
+    assert text.startswith("It is not certain that the call was recorded" if is_uncertain else "Not recorded")
     assert ("The call itself was made." in text) is (state is NotRecorded)
     assert "table X" not in f"{meta}{text}"
 

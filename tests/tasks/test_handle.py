@@ -220,7 +220,7 @@ def test_after_a_lost_store_response_the_text_says_to_check_the_task_before_repe
     answer = run.call("send_mail", to="a", text="b")
     assert answer.meta["recorded"] == "unknown"
     assert last_text(answer) == (
-        "Not recorded for certain: the task store's answer was lost. The call itself was made. "
+        "It is not certain that the call was recorded: the task store's answer was lost. The call itself was made. "
         f'Before you make it again, call refund_order with {{"task_id": "{run.task}", "task_action": "show"}} '
         "to see whether it is recorded."
     )

@@ -26,7 +26,9 @@ Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reaso
 @uses_server(Served)
 def approvals(
     connection: ConnectionOptions,
-    state: Annotated[State, typer.Option("--state", help="Which approvals to list.")] = "waiting",
+    state: Annotated[
+        State, typer.Option("--state", help="Which approvals to list: waiting, approved, denied or withdrawn.")
+    ] = "waiting",
     *,
     as_json: bool,
 ) -> int:

@@ -116,7 +116,7 @@ Table = Annotated[str, typer.Option("--table", parser=options.table_name, metava
 
 
 def export(owner: Owner, table: Table, dynamodb: options.Database = None, read_units: options.ReadUnits = 1000) -> int:
-    """Print everything that is stored of an owner, as JSON lines.
+    """Print all stored data of an owner, as JSON lines.
 
     These are tasks with all their values, answers to questions, and approvals that the owner has requested.
     """
@@ -135,12 +135,12 @@ def forget(
     dynamodb: options.Database = None,
     read_units: options.ReadUnits = 1000,
 ) -> int:
-    """Delete everything that is stored of an owner.
+    """Delete all stored data of an owner.
 
     Approvals are kept for the audit, without their arguments and messages. The command can be repeated.
     """
     if not yes:
-        raise BatonError("forget deletes everything that is stored of the owner, and cannot be undone: add --yes")
+        raise BatonError("forget deletes all stored data of the owner, and cannot be undone: add --yes")
     counts = Counter[str]()
 
     def delete(items: OwnerItems, item: Item) -> None:

@@ -275,7 +275,7 @@ def why_stopped(run: EndedRun, over: Over) -> str:
     names = [trace.step.name for trace in run.traces if not trace.replayed]
     open_steps = [f"'{name}'" for name, status in run.statuses.items() if not status.settled and name not in names]
     uncertain = run.unrecorded if isinstance(over, Superseded) else ()
-    notes = [f"Not recorded for certain: {repeats_text(uncertain)}."] if uncertain else []
+    notes = [f"It is not certain that these steps were recorded: {repeats_text(uncertain)}."] if uncertain else []
     last_step = f"Step '{names[-1]}' ran last." if names else "The run ran no step."
     not_run = f"These steps were not run: {names_text(open_steps)}." if open_steps else "No step was left to run."
     return " ".join([end_text(over, run.persisted), *notes, last_step, not_run])
@@ -293,7 +293,7 @@ def not_recorded(run: EndedRun) -> list[str]:
     if run.persisted is False:
         return [f"The results of this run could not be recorded: if the server went on, it would repeat {steps}."]
     check = f"{call_that_shows(run.task.task_id, run.workflow)} to see what is recorded"
-    problem = "Whether this run was recorded is not known: the task store did not answer."
+    problem = "It is not known whether this run was recorded: the task store did not answer."
     return [f"{problem} Before you repeat {steps}, {check}."]
 
 

@@ -111,7 +111,7 @@ def _failure_text(recording: NotRecorded) -> str:
     if not isinstance(recording.error, OutcomeUnknown):
         return f"Not recorded: {unrecorded_reason(recording.error)}. {CALL_MADE}"
     check = call_that_shows(recording.task_id, recording.workflow)
-    problem = f"Not recorded for certain: the task store's answer was lost. {CALL_MADE}"
+    problem = f"It is not certain that the call was recorded: the task store's answer was lost. {CALL_MADE}"
     return f"{problem} Before you make it again, {check} to see whether it is recorded."
 
 

@@ -227,7 +227,7 @@ TASK_ENDS: Final[Mapping[TaskStatus | None, str]] = {
 SUPERSEDED: Final[Mapping[Persisted, str]] = {
     True: "Its results are recorded; read the task for its state.",
     False: "Some of its results are not recorded, and those steps may have run twice; read the task for its state.",
-    "unknown": "Whether its results are recorded is not known; read the task for its state.",
+    "unknown": "It is not known whether its results are recorded; read the task for its state.",
 }
 """The sentence about a superseded run, by whether the store has its results."""
 

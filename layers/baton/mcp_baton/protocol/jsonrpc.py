@@ -110,7 +110,7 @@ def parse_body(body: bytes) -> Message:
     if isinstance(value, list):
         # Only revision 2025-03-26 has batches, and no known client sends them.
         raise ProtocolError(
-            INVALID_REQUEST, "Invalid request: this server takes no batches; send each message by itself"
+            INVALID_REQUEST, "Invalid request: this server does not accept batches; send each message by itself"
         )
     return parse_message(value)
 
