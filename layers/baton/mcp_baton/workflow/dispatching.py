@@ -128,7 +128,7 @@ def _worker_died_error(job: Job) -> JsonObject:
     """Return the error of a job that was given up. For a workflow, it names the task that has the progress."""
     tool, attempts = job.work.tool, job.work.attempts
     if attempts == 1:
-        message = f"The worker died while it ran {tool}. It may have taken effect, and is not run again."
+        message = f"The worker died while it ran {tool}. The call may have taken effect; it is not run again."
     else:
         message = f"The worker died each of the {attempts} times that it ran {tool}, which is not run again."
     if job.work.workflow_task is not None:
