@@ -336,7 +336,10 @@ def test_concurrent_continuations_by_element_lose_nothing(make_client: MakeClien
         ({"each": step_output("find"), "resources": ["docs://a"]}, "the step has a tool and no resources"),
         ({"each": item()}, "item() is the current element of a list, for the arguments of a step with each=…"),
         ({"arguments": {"to": item()}}, "item() is the current element of a list"),
-        ({"each": step_output("people"), "arguments": {"to": item("mail")}}, "has no '0.mail'"),
+        (
+            {"each": step_output("people"), "arguments": {"to": item("mail")}},
+            "item('mail'): an element of the output of the tool 'people' has no 'mail'",
+        ),
         ({"each": step_output("nothing")}, "refers to an unknown binding"),
         ({"after": ("later",)}, "after='later' names no earlier step"),
     ],

@@ -470,6 +470,14 @@ def test_a_mistake_names_the_workflow_its_file_its_line_and_a_remedy(function: C
     assert function.__name__ not in server.workflows
 
 
+def test_the_default_of_an_argument_has_no_factory() -> None:
+    def find(titles: Annotated[list[str], Field(default_factory=list)]) -> None:
+        step(find_book, each=titles)(title=item())
+
+    with pytest.raises(WorkflowError, match=r"'titles' has a default_factory, .* fixed value; write the value"):
+        library().workflow(find)
+
+
 @pytest.mark.parametrize("names", [("from_", "to"), ("from", "target"), ("from", "goal")])
 def test_a_step_takes_each_name_of_a_parameter(baton: Connect, names: tuple[str, str]) -> None:
     server = Server("trains")

@@ -81,6 +81,9 @@ def _parameters(name: str, function: Callable[..., object]) -> Sequence[Paramete
         if given not in ("", parameter.name):
             cause = f"the name of the argument {parameter.name!r} is the parameter's, and not {given!r}"
             raise _error(name, function, f"{cause}; for a description, write Argument(description=…)")
+        if parameter.has_factory:
+            cause = f"the argument {parameter.name!r} has a default_factory, and a workflow's default is a fixed value"
+            raise _error(name, function, f"{cause}; write the value")
     return signature.parameters
 
 

@@ -111,6 +111,11 @@ class Parameter(Struct, frozen=True, dict=True):
         return next((note for note in self._notes if isinstance(note, Argument)), Argument())
 
     @property
+    def has_factory(self) -> bool:
+        """Whether a `default_factory` creates the default."""
+        return any(getattr(note, "default_factory", None) is not None for note in self._notes)
+
+    @property
     def has_field(self) -> bool:
         return any(map(is_field, self._notes))
 

@@ -10,7 +10,7 @@ from mcp_baton.hints import closest
 from mcp_baton.tools.labels import value_text
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.schema_paths import InvalidPath, Schema, formats_at, invalid_path, kinds_at
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
+from mcp_baton.workflow.sources import Constant, Item, PromptArg, Source, StepOutput
 from mcp_baton.workflow.steps.step import Step
 
 MAX_PARALLEL_CALLS: Final = 100
@@ -82,15 +82,15 @@ class StepContext(Struct, frozen=True):
                 return formats_at(schema, path) if schema else {None}
         return {None}
 
-    def path_faults(self, source: StepOutput, producing: Step) -> Iterator[str]:
-        """The error for a path that the output of a step cannot have."""
+    def path_faults(self, source: StepOutput, producing: Step, item: Item | None = None) -> Iterator[str]:
+        """The error for a path that the output of a step cannot have. `item` is what the author has written for it."""
         has_type = producing.has_value and producing.tool is None
         if not source.path or has_type or (producing.tool and producing.tool not in self.tools):
             return
         schema = self._output_of(producing)
         invalid = None if schema is None else invalid_path(schema, source.path)
         if invalid is not None:
-            yield _field_error(source, producing, invalid)
+            yield from _field_errors(source, producing, invalid, item)
 
     def _output_of(self, step: Step) -> Schema | None:
         """The JSON Schema of a step's output; `None` if it is not known."""
@@ -131,14 +131,20 @@ def as_code(binding: object, path: str | None = None) -> str:
     return f"step_output({name}, {path!r})" if path and isinstance(binding, str) else f"step_output({name})"
 
 
-def _field_error(source: StepOutput, producing: Step, invalid: InvalidPath) -> str:
+def _field_errors(source: StepOutput, producing: Step, invalid: InvalidPath, item: Item | None) -> Iterator[str]:
+    written, prefix, owner = as_code(source.binding, source.path), "", "the output"
+    if item is not None:
+        written, prefix = f"item({item.path!r})", (source.path or "").removesuffix(item.path or "")
+        owner = "an element of the output"
+        if not invalid.path.startswith(prefix):
+            return  # `each` has the error
     producer = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
-    error = f"{as_code(source.binding, source.path)}: the output of the {producer} has no {invalid.path!r}"
-    if not invalid.alternatives:
-        return error
-    paths = [".".join((path, *invalid.remaining_keys)) for path in invalid.alternatives]
-    suggestion = closest(".".join((invalid.path, *invalid.remaining_keys)), paths)
-    fields = ", ".join(
-        (*invalid.alternatives[:MAX_FIELDS_NAMED], *["…"][: len(invalid.alternatives) > MAX_FIELDS_NAMED])
-    )
-    return f"{error}, only {fields}; did you mean {suggestion!r}?" if suggestion else f"{error}; it has {fields}"
+    error = f"{written}: {owner} of the {producer} has no {invalid.path.removeprefix(prefix)!r}"
+    names = [name.removeprefix(prefix) for name in invalid.alternatives]
+    wanted, *paths = (".".join((name, *invalid.remaining_keys)) for name in (invalid.path.removeprefix(prefix), *names))
+    suggestion = closest(wanted, paths)
+    fields = ", ".join((*names[:MAX_FIELDS_NAMED], *["…"][: len(names) > MAX_FIELDS_NAMED]))
+    if not names:
+        yield error
+    else:
+        yield f"{error}, only {fields}; did you mean {suggestion!r}?" if suggestion else f"{error}; it has {fields}"

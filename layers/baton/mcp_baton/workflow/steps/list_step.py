@@ -70,8 +70,10 @@ class ListStep(ToolStep):
             yield f"each={source_text(each)} is {' or '.join(sorted(kinds))}, and not a list; give it a list"
         if isinstance(each, StepOutput) and each.binding in context.earlier_steps:
             parts = [part for source in self.arguments.values() for part in parts_of(source) if isinstance(part, Item)]
-            for field in [field for part in parts for field in self.elements_of(part) if isinstance(field, StepOutput)]:
-                yield from context.path_faults(field, context.earlier_steps[each.binding])
+            for part in parts:
+                for field in self.elements_of(part):
+                    if isinstance(field, StepOutput):
+                        yield from context.path_faults(field, context.earlier_steps[each.binding], part)
 
     def elements_of(self, source: Source) -> list[Source]:
         """Return what `item()` is, as far as it is known before a run. Return another source as it is."""
