@@ -231,7 +231,7 @@ def test_a_workflow_with_a_callback_needs_the_address_of_the_api(background: Mak
     def sign(order: str) -> None:
         wait_for_callback("signed", bool, within=DAY)
 
-    with pytest.raises(EventError, match=r"'sign' waits for a callback, so it needs BATON_BASE_URL"):
+    with pytest.raises(EventError, match=r"'sign' waits for a callback, so it needs PublicUrl"):
         background(server).work(event(workflow="sign"))
     assert background(server, base_url="https://api.example.com").work(event(workflow="sign")) == "started"
 
@@ -249,7 +249,7 @@ def test_a_notification_without_a_link_is_logged(background: MakeBackground, cap
 
     jobs = background(server, approval_links=True)
     assert (jobs.work(event()), jobs.work()) == ("started", "waits")
-    assert "its notification has no link; set BATON_BASE_URL" in caplog.text
+    assert "its notification has no link; set PublicUrl" in caplog.text
 
 
 def test_an_event_of_an_array_that_cannot_start_does_not_keep_the_others_from_starting(client: Client) -> None:

@@ -130,6 +130,8 @@ def incident(stack: Stack) -> Incident:
         ),
         MessageTopic="on",
         Approvers=json.dumps({"on-call": [ada_id]}),
+        # An event does not have the API's address. The stack's own URL is known only after the deployment.
+        PublicUrl="https://shop.example.com",
     )
     [plan] = copy.resources("AWS::ApiGateway::UsagePlan").values()
     for key in keys:

@@ -58,7 +58,7 @@ def _link(execution: Execution, record: ApprovalRecord) -> str | None:
     if not execution.services.settings.approval_links or execution.store is None:
         return None
     if not base_url:  # an event has requested it
-        logger.warning("approval %s: its notification has no link; set BATON_BASE_URL", record.approval_id)
+        logger.warning("approval %s: its notification has no link; set PublicUrl (BATON_BASE_URL)", record.approval_id)
         return None
     token = token_urlsafe(32)
     approvals_of(execution.store).add_link(record, text_digest(token))

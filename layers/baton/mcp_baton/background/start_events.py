@@ -190,7 +190,9 @@ def _target(services: Services, event: StartEvent, exchange: Exchange) -> tuple[
         raise EventError(f"`{START}.workflow`: {event.workflow!r} {problem}, so no event can start it")
     base_url = services.settings.base_url
     if workflow.callbacks and not base_url:  # a request says the address of the API, and an event does not
-        raise EventError(f"`{START}.workflow`: {event.workflow!r} waits for a callback, so it needs BATON_BASE_URL")
+        raise EventError(
+            f"`{START}.workflow`: {event.workflow!r} waits for a callback, so it needs PublicUrl (BATON_BASE_URL)"
+        )
     execution = Execution(
         services=services,
         server=server,

@@ -87,7 +87,7 @@ def callback_url(execution: Execution, call: ToolCall, name: str) -> str:
         cause = f"the workflow {workflow.name!r} has no step of this name that waits for a callback{hint}"
         raise BatonError(f"callback_url({name!r}): {cause}")
     if not execution.base_url:
-        cause = "the address of the API is not known; set BATON_BASE_URL"
+        cause = "the address of the API is not known; set PublicUrl (BATON_BASE_URL)"
         raise BatonError(f"callback_url({name!r}): {cause}")
     token = token_urlsafe(32)
     ends_ms = max(task.created_ms + task.ttl_ms, execution.now_ms() + step.longest_wait_ms + AFTER_WAITS_MS)
