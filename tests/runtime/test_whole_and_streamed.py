@@ -77,8 +77,8 @@ def test_a_proxy_response_is_streamed_as_a_streaming_integration_requires(api: R
 
 
 def test_any_other_return_value_is_posted_as_it_is(api: RuntimeApi, start: Start) -> None:
-    start("plain.returned")
-    values: list[object] = [None, "done", 7, [1], {}, {"batchItemFailures": []}, {"statusCode": "done"}]
+    start("plain.returned", AWS_EXECUTION_ENV="AWS_Lambda_python3.13")  # there, awslambdaric escapes no character
+    values: list[object] = [None, "done", "lone \ud800", 7, [1], {}, {"batchItemFailures": []}, {"statusCode": "done"}]
     for value in values:
         answer = api.invoke(value).wait()
         assert (answer.kind, answer.json()) == ("response", value)

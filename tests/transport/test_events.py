@@ -158,6 +158,7 @@ def test_a_format_2_path_of_a_greedy_route_does_not_have_the_base_path_of_a_cust
     ("event", "culprit"),
     [
         ({"Records": [{"eventSource": "aws:sqs"}]}, "Records"),
+        ({"lone \ud800": 1}, r"members: lone \\ud800\)"),
         ({}, "none"),
         ([], "list"),
         (None, "NoneType"),

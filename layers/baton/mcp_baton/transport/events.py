@@ -49,7 +49,7 @@ def format_of(event: object) -> tuple[EventFormat, Mapping[str, object]]:
         return HTTP_API, event
     if "httpMethod" in event:
         return REST_API, event
-    names = ", ".join(sorted(map(str, event))[:8]) or "none"
+    names = ascii(", ".join(sorted(map(str, event))[:8]))[1:-1] or "none"
     raise EventError(f"the event has neither `httpMethod` nor `version` 2.0 (its members: {names}): {EXPECTED}")
 
 

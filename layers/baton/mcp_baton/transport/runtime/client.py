@@ -191,5 +191,8 @@ class _Marshaller(LambdaMarshaller):
             return b"", "application/octet-stream"
         if proxy := proxy_response(response):
             return proxy, "application/octet-stream"
-        marshalled: tuple[str | bytes, str] = super().marshal_response(response)
-        return marshalled
+        marshalled, content_type = super().marshal_response(response)
+        if isinstance(marshalled, str):
+            # UTF-8 has no lone surrogates, as in the id of an event. The backslash makes them the escapes of JSON.
+            marshalled = marshalled.encode("utf-8", "backslashreplace")
+        return marshalled, content_type
