@@ -110,7 +110,7 @@ def every_way_to_call(client: Client, tool: str = "pay", workflow: str = "refund
         "continuation by argument": lambda: client.call_tool(tool, {**CALL, "task_id": task}),
         "continuation of a foreign task": lambda: client.as_owner("eve").call_tool(tool, CALL, task=task),
         "continuation of an unknown task": lambda: client.call_tool(tool, CALL, task="0" * 37),
-        "call without a task": lambda: client.call_tool(tool, CALL),
+        "call without a task": lambda: client.request("tools/call", call),
         "background call": lambda: client.request("tools/call", {**call, "task": {}}),
     }
 
