@@ -1,6 +1,6 @@
 """Servers that include other servers: `include` and `add_tool` (docs/tools.md, Several servers in one)."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 
@@ -89,6 +89,8 @@ def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
 
 def test_an_included_server_notifies_people_of_the_approvals_of_its_own_tools() -> None:
     shop, bills, tools = Server("shop"), Server("bills"), list[Json]()
+    # What one function changes, the next one does not get.
+    shop.on_approval(lambda request: cast("dict[str, Json]", request.record).clear())
     bills.on_approval(lambda request: tools.append(request.record["tool"]))
     for server in (shop, bills):
         server.tool(name="refund", approval=Approval("refunds"))(tone)

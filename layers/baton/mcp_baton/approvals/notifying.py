@@ -2,7 +2,7 @@
 
 import logging
 from secrets import token_urlsafe
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -10,9 +10,10 @@ from mcp_baton.approvals.items import approvals_of
 from mcp_baton.approvals.record import ApprovalRecord, ApprovalRequest
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.http import APPROVAL_LINKS_PATH
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.telemetry import NOTIFICATIONS_FAILED
+from mcp_baton.tools.templates import copy_json
 from mcp_baton.workflow.execution import Execution
 
 logger = logging.getLogger(__name__)
@@ -40,12 +41,13 @@ def _notify(execution: Execution, record: ApprovalRecord) -> None:
         if not approvals_of(store).notified(record, retry_ms):
             return
         record = replace(record, notify_ms=retry_ms)
-    request = ApprovalRequest(record.to_json(), _link(execution, record))
+    shown, link = record.to_json(), _link(execution, record)
     for listener in services.server.approval_listeners:
-        listener(request)
+        # A listener may change what it gets.
+        listener(ApprovalRequest(cast("JsonObject", copy_json(shown)), link))
     if services.publisher is not None:
-        members: dict[str, Json] = {"approval": request.record}
-        services.publisher.publish(dumps(members if request.link is None else {**members, "link": request.link}))
+        members: dict[str, Json] = {"approval": shown}
+        services.publisher.publish(dumps(members if link is None else {**members, "link": link}))
     try:
         approvals_of(store).notified(record, 0)
     except StoreError:
