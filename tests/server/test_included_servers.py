@@ -4,7 +4,17 @@ from typing import Annotated, Any, cast
 
 import pytest
 
-from mcp_baton import Approval, Argument, Depends, RegistrationError, Server, ToolStep, Workflow, prompt_arg
+from mcp_baton import (
+    Approval,
+    ApprovalRequest,
+    Argument,
+    Depends,
+    RegistrationError,
+    Server,
+    ToolStep,
+    Workflow,
+    prompt_arg,
+)
 from mcp_baton.protocol.json import Json
 from mcp_baton.testing import connect
 
@@ -89,8 +99,13 @@ def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
 
 def test_an_included_server_notifies_people_of_the_approvals_of_its_own_tools() -> None:
     shop, bills, tools = Server("shop"), Server("bills"), list[Json]()
-    # What one function changes, the next one does not get.
-    shop.on_approval(lambda request: cast("dict[str, Json]", request.record).clear())
+
+    @shop.on_approval
+    def fail(request: ApprovalRequest) -> None:
+        """Change the record, which is not the one of the next function, and fail."""
+        cast("dict[str, Json]", request.record).clear()
+        raise RuntimeError
+
     bills.on_approval(lambda request: tools.append(request.record["tool"]))
     for server in (shop, bills):
         server.tool(name="refund", approval=Approval("refunds"))(tone)

@@ -41,13 +41,18 @@ def _notify(execution: Execution, record: ApprovalRecord) -> None:
         if not approvals_of(store).notified(record, retry_ms):
             return
         record = replace(record, notify_ms=retry_ms)
-    shown, link = record.to_json(), _link(execution, record)
+    shown, link, errors = record.to_json(), _link(execution, record), list[Exception]()
     for listener in services.server.approval_listeners:
-        # A listener may change what it gets.
-        listener(ApprovalRequest(cast("JsonObject", copy_json(shown)), link))
+        try:
+            # A listener may change what it gets.
+            listener(ApprovalRequest(cast("JsonObject", copy_json(shown)), link))
+        except Exception as error:  # noqa: BLE001 - `notify` logs it; the others must not depend on this one
+            errors.append(error)
     if services.publisher is not None:
         members: dict[str, Json] = {"approval": shown}
         services.publisher.publish(dumps(members if link is None else {**members, "link": link}))
+    if errors:
+        raise ExceptionGroup("functions of on_approval failed", errors)
     try:
         approvals_of(store).notified(record, 0)
     except StoreError:
