@@ -287,3 +287,17 @@ def test_a_form_closes_if_the_workflow_fails_after_another_call_has_answered_it(
         assert (task.poll().status, len(client.calls("note"))) == ("completed", 1)
         ended, failed = task.result.structured or {}, other.result.structured or {}
         assert (ended["pause_reason"], ended["next"]) == (failed["pause_reason"], failed["next"])
+
+
+def test_a_call_that_continues_has_the_arguments_of_the_last_resume(shop: Server) -> None:
+    @shop.workflow(background=True)
+    def order(amount: int) -> None:
+        step("pay")(amount=amount)
+
+    with connect(shop, owner="kim") as client:
+        flow = client.get_prompt("order", {"amount": "30"}).task_id
+        client.start_task("order", {"task_id": flow, "amount": 50})
+        run = client.get_prompt("order", {"amount": "60"}, flow)
+        client.as_owner("ada", scopes=["refunds"]).approve(run.pause.approval_id)
+        client.clock.advance(SOON_S)
+        assert (client.task(flow).status, client.calls("pay")) == ("completed", [{"amount": 60}])

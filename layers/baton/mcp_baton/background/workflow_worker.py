@@ -136,7 +136,9 @@ class WorkflowJob:
         self._monitor = execution.monitor
         self._lease = lease
         self._job = job
-        self._arguments = arguments
+        self._goes_on = job.allowed > job.work.attempts
+        # An earlier run of this job has stored them. Those that another call has given since count.
+        self._arguments = {} if self._goes_on else arguments
         self._ttl_ms = max(execution.services.settings.default_ttl_ms, 2 * (execution.exchange.remaining_ms() or 0))
 
     def run(self, write: Write, ask: Callable[[Mapping[str, JsonObject], Waits], str]) -> str:
@@ -209,7 +211,7 @@ class WorkflowJob:
                     host,
                     lives_ms=self._ttl_ms,
                     named=self._job.work.resumes,
-                    goes_on=self._job.allowed > self._job.work.attempts,
+                    goes_on=self._goes_on,
                 )
             except TaskHeld as error:
                 if self._may_wait(host, error):
