@@ -5,7 +5,7 @@ import contextvars
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -152,6 +152,29 @@ def test_the_stream_of_a_silent_function_is_kept_alive(monkeypatch: pytest.Monke
 
     assert run(lambda: enough.wait(PATIENCE_S), client=client) == Returned(True)
     assert client.quiet >= 3
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_generator_without_an_end_is_read_no_further_after_it_was_abandoned(is_async: bool) -> None:
+    ended, started = threading.Event(), threading.Event()
+
+    def forever() -> Iterator[int]:
+        try:
+            while True:
+                started.set()
+                yield 1
+        finally:
+            ended.set()
+
+    async def asynchronous() -> Iterator[int]:
+        return forever()
+
+    thread = ToolThread(forever)
+    function = asynchronous if is_async else forever
+    ending = run(function, thread=thread, is_async=is_async, left_s=lambda: 0.0 if started.is_set() else PATIENCE_S)
+    thread.abandon()
+    assert isinstance(ending, TimedOut)
+    assert ended.wait(PATIENCE_S)
 
 
 def test_an_abandoned_thread_does_not_block_other_functions() -> None:

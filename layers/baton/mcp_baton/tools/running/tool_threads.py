@@ -132,9 +132,25 @@ class ToolThread:
         def start(**arguments: Any) -> Any:
             if not self.decide():
                 raise Abandoned
-            return (_await_whole if is_async else _read_whole)(function(**arguments))
+            return (self._await_whole if is_async else self._read_whole)(function(**arguments))
 
         return start
+
+    def _read_whole(self, value: object) -> object:
+        """Read a generator, or another iterator, as a list: its code needs the dependencies and the `Context` of the
+        call, and its time limit. One that was abandoned is read no further."""
+        if not isinstance(value, Iterator):
+            return value
+        items = list[object]()
+        for item in value:
+            if self._is_abandoned:
+                getattr(value, "close", lambda: None)()
+                raise Abandoned
+            items.append(item)
+        return items
+
+    async def _await_whole(self, coroutine: Awaitable[object]) -> object:
+        return self._read_whole(await coroutine)
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
         self._mail.put(lambda listener: listener.notify(method, params))
@@ -172,16 +188,6 @@ class ToolThread:
         with ABANDONED.lock:
             was_decided, self._is_decided = self._is_decided, True
         return not was_decided
-
-
-def _read_whole(value: object) -> object:
-    """Read a generator, or another iterator, as a list: its code needs the dependencies and the `Context` of the call,
-    and its time limit."""
-    return list(value) if isinstance(value, Iterator) else value
-
-
-async def _await_whole(coroutine: Awaitable[object]) -> object:
-    return _read_whole(await coroutine)
 
 
 class Listener(Protocol):
