@@ -2,6 +2,7 @@
 
 import logging
 import re
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -363,8 +364,11 @@ def test_when_receives_the_converted_arguments_with_their_defaults(baton: Connec
     assert received_arguments == [{"order": "A-17", "amount": 5.0, "note": ""}]
 
 
-def test_a_call_needs_an_approval_if_when_raises(baton: Connect, caplog: pytest.LogCaptureFixture) -> None:
-    bank = Bank(Approval("refunds", when=lambda amount, **_: amount.total > 300))
+@pytest.mark.parametrize("when", [lambda amount, **_: amount.total > 300, lambda **_: sys.exit(1)])
+def test_a_call_needs_an_approval_if_when_raises(
+    baton: Connect, caplog: pytest.LogCaptureFixture, when: Callable[..., bool]
+) -> None:
+    bank = Bank(Approval("refunds", when=when))
     client = baton(bank.server)
 
     assert client.call_tool("pay", CALL).is_error

@@ -1,11 +1,12 @@
 """Results that frameworks and clients of each revision understand (docs/tools.md, What a tool may return)."""
 
 import logging
+import sys
 from datetime import date
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from mcp_baton import (
     Context,
@@ -292,3 +293,24 @@ def test_next_leaves_out_a_call_that_would_fail_again_and_the_text_keeps_it(bato
     assert 'Call find with {"title": "Nope"' in run.text
     assert "not retryable: correct the cause first" in run.text
     assert run.pause.to_dict()["suggestedTool"] == "find"
+
+
+def test_a_validator_that_ends_the_process_ends_only_its_call(baton: Connect) -> None:
+    server = Server("shop")
+
+    def check(number: int) -> int:
+        return number or sys.exit(1)
+
+    @server.tool
+    def order(number: Annotated[int, AfterValidator(check)]) -> int:
+        return number
+
+    @server.workflow
+    def order_one(number: Annotated[int, AfterValidator(check)]) -> None:
+        step(order)(number=number)
+
+    client = baton(server)
+    assert client.call_tool("order", {"number": 0}).is_error
+    with pytest.raises(JsonRpcError, match="-32603"):
+        client.call_workflow("order_one", {"number": 0})
+    assert client.call_workflow("order_one", {"number": 1}).completed

@@ -152,7 +152,7 @@ class Endpoint:
             return exchange.error(_status(envelope, error), error_message(message.id, error))
         except CallerGone:
             return None
-        except Exception:
+        except (Exception, SystemExit):  # code of the author may end the process
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._services.telemetry.add(INTERNAL_ERRORS)
             return exchange.error(200, error_message(message.id, request.internal_error("Internal error")))

@@ -83,7 +83,7 @@ class Approval(Struct, frozen=True):
             return True
         try:
             return bool(self.when(**convert_arguments()))
-        except Exception:  # code of the author may raise anything
+        except (Exception, SystemExit):  # code of the author may raise anything
             text = "when of the approval of %s failed, so the call needs the approval of a person of %s"
             logger.exception(text, tool, self.audience)
             return True

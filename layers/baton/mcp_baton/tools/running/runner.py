@@ -254,7 +254,7 @@ def _call_author_code[T, G, V](
         return author_code(argument)
     except ProtocolError:
         raise
-    except Exception as error:  # noqa: BLE001 - the exception becomes the outcome, and `_failed_outcome` logs it
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the exception becomes the outcome, and `_failed_outcome` logs it
         return _failed_outcome(caller, target.name, error, Failure.INVALID)
 
 
