@@ -539,13 +539,14 @@ class BackgroundWaitJudge(BackgroundJudge):
                 return False
 
     def _has_continued(self, process: Process) -> bool:
-        """Return whether a run has continued the workflow, and its last write says that it waits."""
-        flow = self.flow
-        item = flow.last_items.get(process.name)
-        if item is None or process.name not in flow.settlers:
-            return False
-        types = {reason["type"]["S"] for _, reason in reasons_of(item)}
-        return bool(types) and types <= {"waiting", "approvalRequired"}
+        """Return whether a call has failed in a run, or the run has continued the workflow and its last write says that
+        it waits."""
+        item = self.flow.last_items.get(process.name)
+        reasons = [] if item is None else [reason for _, reason in reasons_of(item)]
+        if any(reason["type"]["S"] == "toolError" and reason["suggestedTool"]["S"] for reason in reasons):
+            return True
+        types = {reason["type"]["S"] for reason in reasons}
+        return process.name in self.flow.settlers and bool(types) and types <= {"waiting", "approvalRequired"}
 
     def _can_continue(self, process: Process) -> bool:
         """Return whether a step can continue that stopped in a worker's run, or the workflow's task has ended."""
