@@ -50,7 +50,7 @@ _UNITS = ((3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 # Reads values with a tag, such as CloudFormation's `!Ref`, as `None`.
-_Loader: Any = type("_Loader", (yaml.SafeLoader,), {})
+_Loader: Any = type("_Loader", (yaml.CSafeLoader,), {})
 _Loader.add_multi_constructor("", lambda *_: None)
 
 
