@@ -9,6 +9,7 @@ from unittest.mock import Mock, patch
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
 from moto import mock_aws
 
 from mcp_baton import Approval, Server, ToolStep, Workflow
@@ -69,6 +70,22 @@ def test_an_approval_is_published_in_the_region_of_its_topic() -> None:
         TopicPublisher(topic, connect).publish("a call waits")
         connect.assert_called_once_with(topic)
         assert topic_client(topic).meta.region_name == "us-east-1"
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (ReadTimeoutError(endpoint_url="https://sns"), 1),
+        (ClientError({"Error": {"Code": "AuthorizationError"}}, "Publish"), 2),
+    ],
+)
+def test_a_topic_that_does_not_answer_delays_a_reply_once(error: Exception, attempts: int) -> None:
+    client = Mock(publish=Mock(side_effect=error))
+    publisher = TopicPublisher("arn:aws:sns:us-east-1:123456789012:people", Mock(return_value=client))
+    for _ in range(2):
+        with pytest.raises((type(error), TimeoutError)):
+            publisher.publish("a call waits")
+    assert client.publish.call_count == attempts
 
 
 def post(method: str, **params: Any) -> dict[str, Any]:

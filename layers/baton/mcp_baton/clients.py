@@ -1,5 +1,6 @@
 """Clients of AWS with timeouts that leave time for a reply. botocore is imported with the first client."""
 
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -22,6 +23,9 @@ DYNAMODB_ATTEMPTS = 1
 
 # botocore retries requests to Secrets Manager and Lambda once.
 OTHER_AWS_ATTEMPTS = 2
+
+UNREACHABLE_S: Final = 30.0
+"""How long nothing is published after SNS has not answered. Otherwise, each approval of a list delays the reply."""
 
 ACCEPTED_STATUS: Final = 202
 """Lambda's status for an event that it has queued."""
@@ -131,6 +135,17 @@ class TopicPublisher:
     def __init__(self, topic: str, connect: "Callable[[str], BaseClient]") -> None:
         self._topic = topic
         self._client: Callable[[str], Any] = cache(connect)
+        self._next_attempt_s = 0.0
 
     def publish(self, message: str) -> None:
-        self._client(self._topic).publish(TopicArn=self._topic, Message=message)
+        """Publish the message. Raises an error of botocore, or `TimeoutError` if SNS has not answered a moment ago."""
+        if time.monotonic() < self._next_attempt_s:
+            raise TimeoutError(f"SNS did not answer less than {UNREACHABLE_S:.0f} s ago")
+        try:
+            self._client(self._topic).publish(TopicArn=self._topic, Message=message)
+        except Exception as error:
+            from botocore.exceptions import ClientError
+
+            if not isinstance(error, ClientError):  # a refusal, which is fast
+                self._next_attempt_s = time.monotonic() + UNREACHABLE_S
+            raise
