@@ -130,12 +130,13 @@ test-quick: setup ## Run the tests of the main paths, in under a minute (ARGS="-
 	$(PYTEST) $(QUICK) -k "not ministack and not dynamodb_local" $(ARGS)
 
 # What takes too long for each change: tests marked `nightly`, such as cost tables; each removed guard; 200 rounds of equal
-# calls on each engine; new seeds; and the audits.
+# calls on each engine; 200 killed processes; new seeds; and the audits.
 .PHONY: test-nightly
 test-nightly: setup-tests ## Run what runs each night, for about two hours
 	NIGHTLY=1 $(PYTEST) -m nightly
 	MUTANTS=every $(PYTEST) tests/simulation/test_mutants.py
 	EQUAL_CALL_ROUNDS=200 $(PYTEST) tests/store/test_equal_calls.py
+	APPROVAL_KILLS=200 WAIT_KILLS=200 $(PYTEST) tests/approvals/test_kills.py tests/callbacks/test_kills.py
 	$(MAKE) --no-print-directory simulate
 	$(MAKE) --no-print-directory model SEEDS=5000
 	$(MAKE) --no-print-directory audit
