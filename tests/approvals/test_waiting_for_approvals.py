@@ -2,7 +2,7 @@
 (docs/background.md)."""
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -147,6 +147,20 @@ def test_an_expired_approval_is_requested_again(jobs: Background, script: Script
 def ages(telemetry: Collector) -> list[float]:
     """The new values of `ApprovalAge`, in order, milliseconds."""
     return [measurement.value for measurement in telemetry.take().measurements if measurement.metric is APPROVAL_AGE]
+
+
+def test_the_task_of_a_workflow_lives_until_its_last_approval_can_no_longer_be_decided(script: Script) -> None:
+    with connect(shop(script), owner="kim") as client:
+        started = client.start_task("refund_order", CALLS["refund_order"])
+        for _ in range(4):
+            client.clock.advance(timedelta(hours=3, minutes=2))  # the approval expires, and another one is requested
+        tasks = [task for task in client.tasks() if task.task_id != started.task_id]
+        [approval] = client.as_owner("ada", scopes=["refunds"]).approvals()
+
+        assert len(tasks) == 1
+        shown: Any = tasks[0].shown
+        ends_at = datetime.fromisoformat(shown["createdAt"]) + timedelta(milliseconds=shown["ttl"])
+        assert ends_at > datetime.fromisoformat(approval["expiresAt"])
 
 
 def test_an_approval_is_measured_when_a_worker_meets_it_again_and_when_it_is_decided(

@@ -304,6 +304,7 @@ class WorkflowRun(State):
         jobs = [name for name in noted_jobs if name != job_id]
         if job_id is not None and waits:
             jobs = [*jobs, job_id][-MAX_JOBS_PER_TASK:]
+            self._live_until_decisions()
         if job_id is not None and tuple(jobs) != noted_jobs:
             self.variables.note(WAITING_JOBS, jobs[0] if len(jobs) == 1 else jobs)
 

@@ -14,7 +14,7 @@ from msgspec import structs
 from mcp_baton.exceptions import StoreError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.keys import Key, own_key, step_key
-from mcp_baton.tasks.record import EARLY_PREFIX, StepStatus, TaskRecord, is_early, statuses_of, timestamp
+from mcp_baton.tasks.record import EARLY_PREFIX, StepStatus, TaskRecord, epoch_ms, is_early, statuses_of, timestamp
 from mcp_baton.tasks.store import TaskStore, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import AFTER_WAITS_MS, denied_call
@@ -27,6 +27,7 @@ from mcp_baton.workflow.lease import Lease, Over, Superseded, TaskOver
 from mcp_baton.workflow.list_elements import ListElements, item_name
 from mcp_baton.workflow.pause import (
     AnswersRequired,
+    ApprovalRequired,
     DeadlineExceeded,
     PauseReason,
     Remedy,
@@ -318,6 +319,15 @@ class State:
         if until_ms < ends_ms:
             return until_ms
         return f"it waits until {timestamp(until_ms)}, and its task ends at {timestamp(ends_ms)}; give it a longer ttl"
+
+    def _live_until_decisions(self) -> None:
+        """Let the task live as long as the approvals for which it waits can be decided."""
+        pauses = [pause for pause in self.pauses if isinstance(pause, ApprovalRequired)]
+        ends = [pause.expires_at for pause in pauses] + [
+            call.expires_at for pause in pauses for call in pause.unapproved
+        ]
+        if ends:
+            self.end_of_wait(max(map(epoch_ms, ends)), self.now_ms())
 
     # Answers and callbacks that come early
 
