@@ -126,6 +126,8 @@ class ApprovalChecks:
         self.uses: list[Use] = []
         self.failed_cleanly: set[int] = set()
         """The calls whose tool has said that they may be tried again."""
+        self.unrepeated = set[Key]()
+        """The approvals whose second use, after a run was killed, did not start."""
 
     def wrong(self, number: int, description: str) -> None:
         self._judge.wrong(number, description)
@@ -159,6 +161,7 @@ class ApprovalChecks:
         elif use.call is None:
             self._judge.world.incidents.add("a use of an approval did not start")
             self.uses.remove(use)
+            self.unrepeated.update([key] if use.is_after_death else [])
         elif self._attempts < 2 or not self._has_failed_cleanly(use.call):
             self.wrong(21, f"write #{number} frees an approval after call #{use.call.serial}")
         if after.uses != len(self._uses_of(key)):
@@ -183,8 +186,10 @@ class ApprovalChecks:
             self.wrong(
                 21, f"write #{number} counts {after.uses} uses after {before.uses}: {len(earlier) + 1} were made"
             )
-        is_after_death = bool(earlier) and not before.is_free
-        if is_after_death:
+        is_after_death = bool(earlier) and (not before.is_free or key in self.unrepeated)
+        if is_after_death and before.is_free:
+            self.unrepeated.remove(key)
+        elif is_after_death:
             incidents.add("an approval was used again after a run was killed")
             self._check_use_after_death(number, before, after, earlier)
         elif earlier:

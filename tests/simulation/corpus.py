@@ -17,7 +17,7 @@ ONCE_FAILED: Mapping[str, tuple[int, ...]] = {
     "questions": (439, 1306, 3169, 4138, 5446, 6135),
     "parallel": (6608, 6780),
     "lists": (1469, 2662, 20076),
-    "approvals": (263, 817, 1313, 1623, 2888, 3395),
+    "approvals": (263, 817, 1313, 1623, 2888, 3395, 501451),
     "waits": (405,),
     "starts": (411,),
     "background-starts": (339, 653),
