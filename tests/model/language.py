@@ -115,6 +115,7 @@ class Task:
     failures: dict[str, int] = field(default_factory=dict)
     reads: dict[str, int] = field(default_factory=dict)
     extras: dict[str, Value] = field(default_factory=dict)
+    last_plan: Plan | None = None
 
     def __post_init__(self) -> None:
         self.statuses = self.statuses or {line.name: "pending" for line in self.plan.lines}
@@ -126,6 +127,7 @@ class Task:
         a call of the client completes during the run. The run does not notice it before its end."""
         if self.status != "working":
             return
+        self.forget_waits()
         stops: dict[str, Stop] = {}
         for name in [line.name for line in self.plan.lines if line.name in self.early]:
             if self.may_settle(self.plan.line(name)):
@@ -144,6 +146,15 @@ class Task:
         is_failed = any(stop.type == "toolError" and self.plan.line(stop.step).kind == "tool" for stop in self.stops)
         if self.world.form and not is_failed and any(stop.questions for stop in self.stops):
             self.fill_form(now)
+
+    def forget_waits(self) -> None:
+        """A changed call waits for nothing that the earlier one waited for, and its attempts are counted from 1."""
+        lines = {line.name: line for line in self.plan.lines}
+        for line in self.last_plan.lines if self.last_plan else ():
+            if line.kind == "tool" and not is_same(line, lines.get(line.name)):
+                self.ends.pop(line.name, None)
+                self.attempts.pop(line.name, None)
+        self.last_plan = self.plan
 
     def fill_form(self, now: float) -> None:
         """The user answers the open questions of a form, and the run goes on."""
