@@ -136,6 +136,18 @@ def test_a_condition_that_needs_a_secret_is_not_decided_without_it(baton: Connec
     assert run.next[-1]["arguments"]["answers"] == {"more": "<How much more?>"}
 
 
+@pytest.mark.parametrize("pin", [None, "", "4711"])
+def test_a_run_decides_a_condition_on_a_secret_that_it_has_also_if_it_is_empty(baton: Connect, pin: str | None) -> None:
+    server = Server("bank")
+    server.tool(name="transfer")(lambda: "paid")
+
+    @server.workflow
+    def send(pin: Annotated[str | None, Argument(secret=True)] = None) -> None:
+        step("transfer", when=not_(pin == "4712"))()
+
+    assert baton(server).call_workflow("send", {"pin": pin}).completed
+
+
 def slow_server() -> Server:
     server = Server("slow")
 

@@ -4,6 +4,7 @@ import os
 from typing import Annotated, Any
 
 import pytest
+from pydantic import AliasChoices, Field
 
 from mcp_baton import (
     Argument,
@@ -232,6 +233,28 @@ def test_a_secret_that_a_resume_has_added_must_be_given_again(baton: Connect) ->
     shown: Any = client.call_tool("buy", {"task_id": task_id, "task_action": "show"}).structured
     assert shown["next"][-1] == run.next[-1]
     assert run.next[-1]["arguments"]["pin"] == "<secret pin>"
+    assert "s3cret" not in repr(client.store.client.scan(TableName=TABLE))
+
+
+def test_a_resume_may_give_an_argument_by_another_of_its_names_and_stores_no_secret(baton: Connect, era: Era) -> None:
+    server = Server("pins")
+
+    @server.tool
+    def pay(pin: str | None = None, amount: int = 0) -> None:
+        raise ToolError("no")
+
+    @server.workflow
+    def buy(
+        pin: Annotated[str | None, Argument(secret=True), Field(validation_alias=AliasChoices("pin", "code"))] = None,
+        amount: Annotated[int, Field(validation_alias=AliasChoices("amount", "sum"))] = 3,
+    ) -> None:
+        step(pay)(pin=pin, amount=amount)
+
+    client = baton(server, era=era)
+    task_id = client.call_workflow("buy").task_id
+    client.get_prompt("buy", {"code": "s3cret-4711", "sum": "5"}, task=task_id)
+
+    assert client.calls("pay")[1:] == [{"pin": "s3cret-4711", "amount": 5}]
     assert "s3cret" not in repr(client.store.client.scan(TableName=TABLE))
 
 

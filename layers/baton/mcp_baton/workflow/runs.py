@@ -27,6 +27,7 @@ from mcp_baton.tools.schema.prompt_arguments import (
     check_answers,
     check_arguments,
     is_empty,
+    named,
     with_defaults,
 )
 from mcp_baton.tools.secrets import secret_placeholder
@@ -319,7 +320,7 @@ def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tup
     defaults = {name: as_text(item.default) for name, item in declared.items() if item.default is not None}
     replacing: dict[str, Json] = {}
     ignored: list[str] = []
-    for name, value in given.items():
+    for name, value in named(workflow.arguments, given).items():
         argument = declared.get(name)
         if argument is None:
             replacing[name] = value

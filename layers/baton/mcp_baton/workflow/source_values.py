@@ -11,7 +11,7 @@ from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, is_long
-from mcp_baton.tools.secrets import NO_SECRETS, Secrets, shown_texts
+from mcp_baton.tools.secrets import NO_SECRETS, Secrets, secret_placeholder, shown_texts
 from mcp_baton.tools.templates import copy_json, fill_json
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.json_values import compare, lookup, missing_field_text
@@ -239,8 +239,8 @@ class SourceValues(Struct, frozen=True):
 
     @property
     def _unknown_secrets(self) -> Set[str]:
-        """The secret arguments of a stored task, which have placeholders instead of values."""
-        return set() if self.secrets.names_by_text else self.secrets.names & self.arguments.keys()
+        """The secret arguments that have placeholders instead of values, as those of a stored task."""
+        return {name for name in self.secrets.names if self.arguments.get(name) == secret_placeholder(name)}
 
     def why_missing(self, missing: Missing) -> str:
         """Where a value was expected, and what is there. It quotes no values."""
