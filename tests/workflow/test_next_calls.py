@@ -140,6 +140,15 @@ def test_no_call_is_suggested_that_needs_what_the_model_cannot_do(source: Step) 
         assert [entry.get("tool") for entry in remaining(task_plan)] == expected
 
 
+def test_a_workflow_with_many_open_steps_has_its_calls_without_comparing_each_step_with_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Step, "__eq__", lambda one, other: pytest.fail(f"{one} is compared with {other}"))
+    steps = [*STEPS[:2], *(ToolStep(f"put{number}", tool="put") for number in range(60))]
+    task_plan = paused_plan("cf" + 60 * "p", UNREAD, workflow=flow(steps=steps))
+    assert len(remaining(task_plan)) == 62
+
+
 def test_no_call_is_suggested_that_needs_a_call_that_would_fail_again() -> None:
     failed = StepFailed("put", "no", retryable=False, suggested_tool="put")
     calls = next_calls(paused_plan("cffp", UNREAD, failed), ScriptedHost(), with_failed=False)

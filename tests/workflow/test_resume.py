@@ -207,6 +207,15 @@ def test_a_later_call_has_the_arguments_that_a_resume_has_changed(baton: Connect
     assert client.calls("send_mail") == [{"text": f"{order} x"}]
 
 
+def test_arguments_that_are_too_large_to_be_stored_are_refused_with_that_reason(baton: Connect) -> None:
+    client = baton(orders_server())
+    task_id = paused_at(client, "fetch_order")
+    run = client.call_workflow("refund_order", {"order_id": os.urandom(2_500_000).hex()}, task_id)
+    assert run.text.startswith("The arguments are too large to be stored with the task; shorten them, or pass links. ")
+    assert client.resume(task_id).completed
+    assert calls(client) == [2, 1, 1]
+
+
 def test_a_refused_resume_changes_no_argument(baton: Connect) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund")

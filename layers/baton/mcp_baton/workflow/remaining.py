@@ -160,11 +160,12 @@ class RemainingCalls(Struct, frozen=True):
 
     def _possible(self, steps: Sequence[Step]) -> list[Step]:
         """The steps that the model can do in this order: they use no result of another open step."""
-        possible, open_steps = list[Step](), self.known.open_steps
+        possible, missing = list[Step](), {step.binding for step in self.known.open_steps}
         for step in (step for step in steps if step.client_can_do):
-            others = (other for other in open_steps if other not in possible and other.name != step.name)
-            if not any(step.uses(other.binding) for other in others):
+            used = {source.binding for source in step.sources if isinstance(source, StepOutput)}
+            if not used & missing - {step.binding}:
                 possible.append(step)
+                missing.discard(step.binding)
         return possible
 
     def _needing_the_model(self) -> set[str]:

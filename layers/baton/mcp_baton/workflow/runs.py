@@ -15,10 +15,11 @@ from mcp_baton.exceptions import (
     TaskFinished,
     TaskHeld,
     TaskNotFound,
+    TooLarge,
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import RESULT_PREFIX, NewTask, StepStatus, TaskRecord, pauses_of, waiting_jobs
-from mcp_baton.tasks.store import Batch
+from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.telemetry import RECORDINGS_LOST, RUNS_COMPLETED, RUNS_PAUSED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.outcomes import Failed, Succeeded
@@ -261,7 +262,7 @@ def _resume(
         changed = changed_arguments(known, task, replacing)
         if changed is not None and execution.store is not None:
             # Before the first call, so that each later text, also after a kill, names what the calls of this run have.
-            task = execution.store.write(task, Batch(arguments=changed, claim=task.claim))
+            task = _with_arguments(execution.store, task, changed)
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
         known = structs.replace(known, answers={**known.answers, **answers})
@@ -278,6 +279,14 @@ def _resume(
         if isinstance(error, StoreError):
             raise unreadable(task.task_id, error) from error
         raise
+
+
+def _with_arguments(store: TaskStore, task: TaskRecord, arguments: JsonObject) -> TaskRecord:
+    try:
+        return store.write(task, Batch(arguments=arguments, claim=task.claim))
+    except TooLarge as error:
+        problem = "the arguments are too large to be stored with the task; shorten them, or pass links"
+        raise ArgumentRefused(problem) from error
 
 
 def resumed_values(
