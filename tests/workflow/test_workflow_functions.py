@@ -27,6 +27,7 @@ from mcp_baton import (
     ask_user,
     constant,
     fetch,
+    first_of,
     is_in,
     item,
     prompt_arg,
@@ -509,6 +510,13 @@ def test_a_secret_argument_of_another_workflow_function_needs_a_secret_argument(
     @server.workflow
     def borrow_secretly(code: Annotated[str, Argument(secret=True)]) -> None:
         authorize(code, "kim")
+
+    @server.workflow
+    def borrow_with_one_of_two(
+        code: Annotated[str | None, Argument(secret=True)] = None,
+        pin: Annotated[str | None, Argument(secret=True)] = None,
+    ) -> None:
+        authorize(first_of(code, pin), "kim")
 
     def borrow_openly(code: str) -> None:
         authorize(code, "kim")

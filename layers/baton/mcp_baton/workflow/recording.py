@@ -10,10 +10,10 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.tools.secrets import strings_in
 from mcp_baton.workflow.description_call import enclosing_block, shadowed_name
 from mcp_baton.workflow.reference import REFERENCE_TEXT, REFUSED_METHODS, Reference, workflow_of
+from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,
-    PromptArg,
     StepOutput,
     as_source,
     author_line,
@@ -67,9 +67,9 @@ class Recording:
             names = SECRET_PARAMETERS.get(frame.f_code, ())
             if names and frame not in self._frames:
                 self._frames.append(frame)
-                sources = {name: source_of(frame.f_locals.get(name)) for name in names}
-                for name, source in sources.items():
-                    if source is not None and not (isinstance(source, PromptArg) and source.name in self.secrets):
+                for name in names:
+                    source = source_of(frame.f_locals.get(name))
+                    if source is not None and not contains_argument(source, self.secrets):
                         return name
             frame = frame.f_back
         return None
