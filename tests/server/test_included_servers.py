@@ -98,7 +98,7 @@ def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
 
 
 def test_an_included_server_notifies_people_of_the_approvals_of_its_own_tools() -> None:
-    shop, bills, tools = Server("shop"), Server("bills"), list[Json]()
+    shop, bills, taxes, tools = Server("shop"), Server("bills"), Server("taxes"), list[Json]()
 
     @shop.on_approval
     def fail(request: ApprovalRequest) -> None:
@@ -107,14 +107,16 @@ def test_an_included_server_notifies_people_of_the_approvals_of_its_own_tools() 
         raise RuntimeError
 
     bills.on_approval(lambda request: tools.append(request.record["tool"]))
-    for server in (shop, bills):
+    taxes.on_approval(lambda request: tools.append(f"of taxes: {request.record['tool']}"))
+    for server in (shop, bills, taxes):
         server.tool(name="refund", approval=Approval("refunds"))(tone)
+    bills.include(taxes, prefix="tax_")
     shop.include(bills, prefix="billing_")
 
     with connect(shop) as client:
-        client.call_tool("refund")
-        client.call_tool("billing_refund")
-    assert tools == ["billing_refund"]
+        for name in ("refund", "billing_refund", "billing_tax_refund"):
+            client.call_tool(name)
+    assert tools == ["billing_refund", "billing_tax_refund", "of taxes: billing_tax_refund"]
 
 
 def test_include_copies_the_tools_that_the_server_has_at_that_time(billing: Server) -> None:

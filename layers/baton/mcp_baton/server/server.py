@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
+from msgspec import Struct
+
 from mcp_baton.definition_lines import is_loading
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.json import JsonObject
@@ -345,8 +347,9 @@ class Server:
         self.prompts.update(prompts)
         self.workflows.update(workflows)
         self.completions.update(completions)
-        names = {prefix + name for name in other.tools}
-        self.approval_listeners += [_for_tools(names, listener) for listener in other.approval_listeners]
+        for listener in list(other.approval_listeners):
+            inner = listener if isinstance(listener, _OfTools) else _OfTools(listener, other.tools.keys())
+            self.approval_listeners.append(_OfTools(inner.listener, {prefix + name for name in inner.tools}))
 
     def check(self, *, in_full: bool = True) -> None:
         """Check all definitions. Steps whose tool is a function get that tool's name.
@@ -425,9 +428,12 @@ def _apply_decorator(function: Any, register: Registrar) -> Any:
     raise not_a_function(function)
 
 
-def _for_tools(names: Collection[str], listener: "ApprovalListener") -> "ApprovalListener":
-    def tell(request: "ApprovalRequest") -> None:
-        if request.record["tool"] in names:
-            listener(request)
+class _OfTools(Struct, frozen=True):
+    """The function of an included server that is notified of the approvals of its tools, by their names here."""
 
-    return tell
+    listener: "ApprovalListener"
+    tools: Collection[str]
+
+    def __call__(self, request: "ApprovalRequest") -> None:
+        if request.record["tool"] in self.tools:
+            self.listener(request)
