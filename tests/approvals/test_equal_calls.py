@@ -159,6 +159,17 @@ def test_a_static_default_is_equal_to_its_value(
     assert len(values) == is_covered
 
 
+@pytest.mark.filterwarnings("ignore:Default value UTC is not JSON")
+def test_a_call_with_a_default_that_is_not_json_is_equal_to_itself(baton: Connect) -> None:
+    server, values = guarded(Any, datetime.UTC)
+    client = baton(server)
+    client.call_tool("pay")
+    approve_all(client)
+    client.call_tool("pay")
+
+    assert len(values) == 1
+
+
 def test_a_call_is_equal_to_itself_although_its_values_change_at_each_conversion(baton: Connect) -> None:
     numbers = count()
     stamped = Annotated[str, AfterValidator(lambda text: f"{text}-{next(numbers)}")]

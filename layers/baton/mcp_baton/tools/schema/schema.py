@@ -228,7 +228,10 @@ class OutputSchema:
 
     @cached_property
     def _may_have_sets(self) -> bool:
-        return any(node.get("type") in ("any", "frozenset", "set") for node in core_nodes(self._adapter.core_schema))
+        return any(
+            node.get("type") in ("any", "frozenset", "set") or node.get("extra_fields_behavior") == "allow"
+            for node in core_nodes(self._adapter.core_schema)
+        )
 
     @cached_property
     def _by_alias(self) -> bool | None:

@@ -209,7 +209,7 @@ def _part(converted: object, key: str) -> object:
     field = fields.get(key)
     if field is None or field.validation_alias not in (None, key):
         key = next((name for name, field in fields.items() if key in _aliases(field)), key)
-    return vars(converted).get(key) if hasattr(converted, "__dict__") else getattr(converted, key, None)
+    return getattr(converted, key, None)
 
 
 def _aliases(field: Any) -> Sequence[object]:
@@ -232,7 +232,10 @@ def static_default(default: object) -> Any:
     if isinstance(default, set | frozenset):
         default = sorted(default, key=repr)
     if type(default).__module__.partition(".")[0] in _TEXT_MODULES:
-        return to_json(default)
+        try:
+            return to_json(default)
+        except ValueError:  # a time zone
+            return NO_STATIC_DEFAULT
     if type(default) in (list, tuple):
         items = [static_default(item) for item in cast("list[object]", default)]
         return NO_STATIC_DEFAULT if NO_STATIC_DEFAULT in items else items
