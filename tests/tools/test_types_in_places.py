@@ -186,3 +186,9 @@ def test_a_value_is_the_same_wherever_it_comes_from(baton: Connect, kind: Any, v
         send(client, value)
         values[place] = log[:1]
     assert values == dict.fromkeys(PLACES, expected)
+
+
+def test_the_error_of_an_exact_type_names_the_field_also_beside_half_a_surrogate_pair(baton: Connect) -> None:
+    arguments: Any = {"value": {"day": 5, "color": "\ud800"}}
+    result = baton(server_with(Exact, [])).call_tool("note", arguments)
+    assert "value.day: Input should be a valid date" in result.text

@@ -47,10 +47,14 @@ def validate_json(adapter: "TypeAdapter[Any]", value: Json) -> Any:
 
     try:
         return adapter.validate_python(value)
-    except ValidationError:
+    except ValidationError as error:
         if not any(node.get("strict") is True for node in core_nodes(adapter.core_schema)):
             raise
-    return adapter.validate_json(dumps(value))
+        try:
+            return adapter.validate_json(dumps(value))
+        except ValidationError as json_error:
+            # Pydantic cannot read JSON with a lone surrogate.
+            raise (error if json_error.errors()[0]["type"] == "json_invalid" else json_error) from None
 
 
 def core_nodes(core_schema: Any) -> Iterator[Mapping[str, Any]]:
