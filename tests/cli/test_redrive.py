@@ -192,7 +192,7 @@ def test_the_region_is_that_of_the_queue(monkeypatch: pytest.MonkeyPatch, queue:
 def test_a_queue_that_cannot_be_read_ends_with_code_4(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], queue: Queue
 ) -> None:
-    refusal = ClientError({"Error": {"Code": "AccessDenied", "Message": "not yours"}}, "ReceiveMessage")
+    refusal = ClientError({"Error": {"Code": "AccessDenied", "Message": "NonExistentQueue"}}, "ReceiveMessage")
     monkeypatch.setattr(queue.sqs, "receive_message", Mock(side_effect=refusal))
     assert queue.redrive() == 4
     assert f"the queue {queue.url} cannot be read: " in capsys.readouterr().err

@@ -109,8 +109,8 @@ class Redrive:
                     WaitTimeSeconds=LONG_POLL_S,
                 )
             except self.errors as error:
-                is_missing = "NonExistentQueue" in str(error)
-                kind = BatonError if is_missing else Unreachable
+                code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
+                kind = BatonError if "NonExistentQueue" in code else Unreachable
                 raise kind(f"the queue {self.queue} cannot be read: {error}") from error
             new_messages = [message for message in response.get("Messages", []) if message["MessageId"] not in seen_ids]
             if not new_messages:
