@@ -286,10 +286,10 @@ COMMON: Final = tuple(name for name in SCRIPTS if name not in ("look", "slow"))
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of each framework together, so that few workers start its process, which takes seconds."""
-    ours = [item for item in items if item.path.is_relative_to(HERE)]
-    if ours:
-        first = items.index(ours[0])
-        items[first : first + len(ours)] = sorted(ours, key=_framework_name)
+    places = [place for place, item in enumerate(items) if item.path.is_relative_to(HERE)]
+    ours = sorted((items[place] for place in places), key=_framework_name)
+    for place, item in zip(places, ours, strict=True):
+        items[place] = item
 
 
 def _framework_name(item: pytest.Item) -> str:
