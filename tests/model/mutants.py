@@ -22,7 +22,6 @@ from mcp_baton.workflow import (
     continuations,
     ended_run,
     pause,
-    remaining,
     resolve,
     runs,
     state,
@@ -32,6 +31,7 @@ from mcp_baton.workflow import run as running
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import statuses_under
 from mcp_baton.workflow.list_elements import ListElements
+from mcp_baton.workflow.pause import StepFailed
 from mcp_baton.workflow.plan import Plan as TaskPlan
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import KnownValues
@@ -555,9 +555,9 @@ VIEWS = (
     ),
     Mutant(
         "next has a call that failed and fails again",
-        remaining,
-        "_fails_again",
-        lambda _: False,
+        StepFailed,
+        "fails_again",
+        False,
         plan_of(call("s0"), t0={"fails": 1}),
     ),
     Mutant(
