@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton import Context, Fetch, Server, ToolError, ToolStep, Workflow, constant
+from mcp_baton import Context, Fetch, ListStep, Server, ToolError, ToolStep, Workflow, constant, item
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.values import Variables
 from mcp_baton.tasks.ids import new_task_id
@@ -17,7 +17,8 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing import Client, Connect, Result
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, MadeCall, matching_step
-from mcp_baton.workflow.pause import PauseReason, SchemaMismatch
+from mcp_baton.workflow.pause import FailedItem, PauseReason, SchemaMismatch, StepFailed
+from mcp_baton.workflow.stored_pauses import parse_pauses
 from tests.fakes import plan_of, statuses_of, task_of
 from tests.support.client import Era, Table, related_meta
 from tests.support.handler import MakeClient
@@ -294,6 +295,21 @@ def test_a_call_that_matches_no_step_is_an_extra_call(statuses: str, tool: str, 
     batch = batch_of(statuses, tool, outcome, pause=BLOCKED_MAIL1)
 
     assert batch == Batch(variables={f"_workflow.extra.{tool}": value})
+
+
+@pytest.mark.parametrize("outcome", [Succeeded("done"), Failed("no")])
+def test_a_call_of_a_list_does_not_hide_that_another_one_may_have_happened(outcome: Outcome) -> None:
+    steps = [ListStep("mail", tool="mail", arguments={"to": item()}, each=constant(["a", "b"]))]
+    workflow = Workflow(name="w", description="d", steps=steps)
+    failed = (FailedItem(0, "timed out"), FailedItem(1, "asks", asks_client=True))
+    pause = StepFailed("mail", "no", True, "mail", True, failed_items=failed, failed_count=2, outcome_unknown=True)
+    plan, call = plan_of(task_of(workflow, "f", pause=pause), workflow), ContinuationCall("mail", {"to": "b"})
+
+    batch = MadeCall(plan, call, outcome, TaskVariables({}), matching_step(plan, "mail", {"to": "b"})).batch()
+
+    [after] = parse_pauses(batch.pauses or ())
+    assert isinstance(after, StepFailed)
+    assert (after.outcome_unknown, after.asks_client) == (True, False)
 
 
 def test_variables_of_the_tool_are_written() -> None:

@@ -316,7 +316,8 @@ class MadeCall(Struct, frozen=True):
         else:
             return None  # the other elements still need what the reason says, if there is one
         known_failures = tuple(failures[index] for index in sorted(failures))
-        details = replace(pause, failed_items=known_failures, failed_count=count)
+        unknown = pause.outcome_unknown or (isinstance(stored_pause, StepFailed) and stored_pause.outcome_unknown)
+        details = replace(pause, failed_items=known_failures, failed_count=count, outcome_unknown=unknown)
         return plan.pauses_with(name, replace(details, unapproved_count=unapproved_count, unapproved=unapproved))
 
 
