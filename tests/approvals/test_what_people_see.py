@@ -223,7 +223,7 @@ class Locker:
         (dict[str, list[set[Secret[int]]]], {"a": [[471147]]}, "<secret>"),
         (set[SecretStr], ["471147", "471147"], ["<secret>", "<secret>"]),
         (Drawer, 471147, "<secret>"),
-        (Parcel, {"pin": 471147}, "<secret>"),
+        (Parcel, {"pin": 471147}, {"pin": "<secret>"}),
         (Vault, {"doors": [471147]}, "<secret>"),
         (Locker, {"PIN": 471147}, "<secret>"),
         (Json[Till], '{"pin": "471147"}', "<secret>"),

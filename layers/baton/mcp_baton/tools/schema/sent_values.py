@@ -209,7 +209,10 @@ def _part(converted: object, key: str) -> object:
     field = fields.get(key)
     if field is None or field.validation_alias not in (None, key):
         key = next((name for name, field in fields.items() if key in _aliases(field)), key)
-    return getattr(converted, key, None)
+    extra = getattr(converted, "__pydantic_extra__", None) or {}
+    if key in extra:
+        return extra[key]
+    return vars(converted).get(key) if hasattr(converted, "__dict__") else getattr(converted, key, None)
 
 
 def _aliases(field: Any) -> Sequence[object]:
@@ -337,8 +340,13 @@ def inner_values(value: object, *, read_iterators: bool = False) -> Iterator[obj
         elif isinstance(part, Collection) and not isinstance(part, str | bytes | bytearray):
             open_parts += part
         elif hasattr(part, "__dataclass_fields__") or hasattr(part, "__pydantic_fields__"):
-            open_parts += [getattr(part, name, None) for name in getattr(part, "__slots__", ())]
+            slots = [name for name in getattr(part, "__slots__", ()) if name not in _NO_VALUES]
+            open_parts += [getattr(part, name, None) for name in slots]
             open_parts += vars(part).values() if hasattr(part, "__dict__") else ()
+
+
+_NO_VALUES: Final = ("__dict__", "__pydantic_fields_set__")
+"""Slots of a model that have no values besides those of its fields. The set of names would look like a set to sort."""
 
 
 def _is_finite_number(number: Any) -> bool:
