@@ -106,7 +106,8 @@ def test_eight_times_the_text_does_not_take_24_times_the_time(name: str) -> None
 def test_the_levels_of_an_argument_do_not_multiply_the_time_to_shorten_it() -> None:
     flat: Any = {"a": ["x"] * 20_000}
 
-    assert shortest_s(shortened_arguments, {"a": nested(flat["a"])}) < 20 * shortest_s(shortened_arguments, flat)
+    # 17 times as long; with the JSON of each level, 94 times.
+    assert shortest_s(shortened_arguments, {"a": nested(flat["a"])}) < 40 * shortest_s(shortened_arguments, flat)
 
 
 def test_an_answer_that_is_the_placeholder_of_a_filled_question_is_refused() -> None:
