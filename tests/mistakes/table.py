@@ -1086,6 +1086,11 @@ def stock(sku) -> int:
 def stock(count: Annotated[int, Field(ge=1)]) -> int:
     """Count."""
     return 1
+# a limit of items (warning): no description of 'all' -> all: Annotated[list[Annotated[int, …]], '…']
+@server.tool  # here
+def stock(all: list[Annotated[int, Field(ge=1)]]) -> int:
+    """Count."""
+    return 1
 # a workflow's argument without a description (warning): 'order_id' has no description -> order_id: Annotated[…, '…']
 @server.workflow  # here
 def fetch_one(order_id: str) -> None:

@@ -125,8 +125,11 @@ def _tool_advice(tool: Tool) -> Iterator[Mistake]:
     if undescribed:
         names = ", ".join(map(repr, undescribed))
         lacking = "no type and no description" if untyped else "no description"
-        kinds = {name: kind.removeprefix("Annotated[").replace(", …]", ", …") for name, kind in undescribed.items()}
-        remedy = ", ".join(f"{name}: Annotated[{kind}, '…']" for name, kind in kinds.items())
+        kinds = {
+            name: kind[:-1] if kind.startswith("Annotated[") else f"Annotated[{kind}"
+            for name, kind in undescribed.items()
+        }
+        remedy = ", ".join(f"{name}: {kind}, '…']" for name, kind in kinds.items())
         yield Mistake(f"{label}: {lacking} of {names}, which models have to fill in", f"write {remedy}", site)
     if signature.return_annotation is signature.empty:
         problem = f"{label} has no return type, so its result is not checked"

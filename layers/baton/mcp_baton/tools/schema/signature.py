@@ -295,7 +295,12 @@ def answer_cause(annotation: object, cause: str | None = None) -> str:
 def shown_type(annotation: object) -> str:
     if get_origin(annotation) is Annotated:
         return f"Annotated[{shown_type(get_args(annotation)[0])}, …]"
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+    if isinstance(annotation, type):
+        return annotation.__name__
+    text = str(annotation)
+    for part in get_args(annotation):
+        text = text.replace(str(part), shown_type(part))
+    return text.replace("typing.", "")
 
 
 def first_line(error: BaseException) -> str:
