@@ -147,6 +147,7 @@ def test_a_call_ends_at_once_if_a_client_ends_the_task_of_its_workflow(jobs: Bac
             client.get_prompt("release", task=workflow_task)
         case _:
             client.task("cancel", workflow_task)
+    assert "statusMessage" not in client.task("get", task).result
     assert (jobs.work(), jobs.status(task)) == ("completed", "completed")
 
 

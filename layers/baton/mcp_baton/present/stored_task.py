@@ -186,13 +186,13 @@ def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskR
         if workflow_task is not None:
             current = with_decisions(store.get(task.owner, workflow_task), store)
             reasons = parse_pauses(shown_pauses(current, store.now_ms()))
-            if not reasons or not (is_woken or any(map(_has_ended, reasons))):
+            if not (is_woken or any(map(_has_ended, reasons))):
                 return task
             message = suspended_line(reasons)
     except StoreError:
         logger.warning("task %s: its approval cannot be read", task.task_id, exc_info=True)
         return task
-    return structs.replace(task, status_message=message, job=structs.replace(job, waits=None))
+    return structs.replace(task, status_message=message or None, job=structs.replace(job, waits=None))
 
 
 def _has_ended(reason: PauseReason) -> bool:
