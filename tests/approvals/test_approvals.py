@@ -519,10 +519,12 @@ def test_decided_calls_of_a_list_count_although_earlier_ones_can_request_no_appr
     run = decide_calls("0", "1", "2", decide=kim(client).approve)
     assert (run.pause.type, len(waiting_ids(client))) == ("toolError", 20)
     decide_calls("22", decide=kim(client).approve)
-    run = decide_calls("21", decide=kim(client).deny)
+    run = decide_calls("5", decide=kim(client).deny)
 
     assert (payments, len(waiting_ids(client))) == (["22"], 20)
-    assert [call["index"] for call in run.pause.unapproved if "reason" in call] == [21]
+    assert [call["index"] for call in run.pause.unapproved if "reason" in call] == [5]
+    # The elements 0 and 1 have the new approvals, 2 can request none, and those after it still have theirs.
+    assert [call["index"] for call in run.pause.unapproved] == [0, 1, *range(3, 21)]
 
 
 def test_a_denied_call_of_the_model_is_not_suggested_again(baton: Connect) -> None:

@@ -244,18 +244,18 @@ class _Gate(Struct, frozen=True):
         task, waiting = self.call.task, error.waiting
         if task is None or waiting is None or not self.call.is_turn or not self.by.startswith(RUN_ATTEMPT):
             return failed
-        waiting_ids, decided = self.approvals.waiting_and_decided(task.task_id)
+        waiting_ids, known = self.approvals.waiting_and_known(task.task_id)
         self.execution.waits_for.update(waiting_ids)
         failed = replace(failed, not_approved=replace(not_approved_of(waiting), of_other=True))
-        self.execution.full[task.task_id] = failed, decided
+        self.execution.full[task.task_id] = failed, known
         return failed
 
     def _full(self) -> Failed | None:
-        """Why the call of an element, which nobody has decided, can request no approval now. A list may have a thousand
-        elements, so there is no search for each."""
+        """Why the call of an element, which has no approval, can request none now. A list may have a thousand elements,
+        so there is no search for each."""
         task_id = self.call.task.task_id if self.call.task and self.call.is_item else ""
-        failed, decided = self.execution.full.get(task_id, (None, ()))
-        return None if self.wanted.digest in decided else failed
+        failed, known = self.execution.full.get(task_id, (None, ()))
+        return None if self.wanted.digest in known else failed
 
     def _stored_note(self) -> ApprovalNote | None:
         variables = self.call.variables

@@ -140,25 +140,26 @@ class DynamoDBApprovalStore:
 
     def waiting(self, task_id: str) -> frozenset[str]:
         """Read the ids of a task's approvals that wait: one strongly consistent `Query`."""
-        return self.waiting_and_decided(task_id)[0]
+        return self.waiting_and_known(task_id)[0]
 
-    def waiting_and_decided(self, task_id: str) -> tuple[frozenset[str], frozenset[str]]:
-        """Read the ids of a task's approvals that wait, and the digests of its calls that are denied, or approved and
-        not made: one strongly consistent `Query`."""
+    def waiting_and_known(self, task_id: str) -> tuple[frozenset[str], frozenset[str]]:
+        """Read the ids of a task's approvals that wait, and the digests of its calls with one that waits, or that is
+        decided and not used: one strongly consistent `Query`."""
         request = {
             **in_partition(APPROVAL_ITEM_PREFIX + _task_text(task_id)),
             "ExpressionAttributeNames": {"#state": "state", "#until": "until", "#free": "free"},
             "ProjectionExpression": "approval_id,digest,#state,#until,used_by,#free",
         }
-        waiting, decided, now_ms = set[str](), set[str](), self._table.clock_ms()
+        waiting, known, now_ms = set[str](), set[str](), self._table.clock_ms()
         for item in self._table.items(request):
+            state, is_live = item["state"]["S"], number(item, "until") > now_ms
             is_unused = "used_by" not in item or "free" in item
-            match item["state"]["S"]:
-                case ApprovalState.WAITING if number(item, "until") > now_ms:
-                    waiting.add(item["approval_id"]["S"])
-                case ApprovalState.DENIED | ApprovalState.APPROVED if is_unused:
-                    decided.add(item["digest"]["S"])
-        return frozenset(waiting), frozenset(decided)
+            if state == ApprovalState.WAITING and is_live:
+                waiting.add(item["approval_id"]["S"])
+            # A denial counts as long as the task lives.
+            if state == ApprovalState.DENIED or (state != ApprovalState.WITHDRAWN and is_live and is_unused):
+                known.add(item["digest"]["S"])
+        return frozenset(waiting), frozenset(known)
 
     def use(
         self,

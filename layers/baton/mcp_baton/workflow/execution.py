@@ -25,7 +25,7 @@ class Execution(Caller, frozen=True, kw_only=True):
         notifications: Notify people of the approvals that this execution has requested. Each handles its errors.
         waits_for: The ids of the approvals for which calls of this execution wait.
         full: For each task that can request no approval now: the outcome of a call that needs one, and the digests of
-            the calls that people have decided.
+            the calls that have one.
     """
 
     services: Services
