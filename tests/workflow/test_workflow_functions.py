@@ -529,6 +529,17 @@ def test_a_secret_argument_of_another_workflow_function_needs_a_secret_argument(
             server.workflow(function)
 
 
+def test_only_one_of_two_workflows_with_the_same_function_has_a_secret_argument() -> None:
+    server = library()
+    for name, is_secret in (("secretly", True), ("openly", False)):
+
+        @server.workflow(name=name)
+        def borrow(title: Annotated[str, Argument(secret=is_secret)]) -> None:
+            step(find_book)(title=title)
+
+    assert [bool(server.workflows[name].secrets) for name in ("secretly", "openly")] == [True, False]
+
+
 def test_a_workflow_function_may_use_what_is_equal_in_each_run() -> None:
     server = library()
 

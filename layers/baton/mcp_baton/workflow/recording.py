@@ -62,7 +62,7 @@ class Recording:
     def _exposed_secret(self) -> str | None:
         """The secret parameter of a workflow function that was called with another value than a secret argument. Each
         call is checked at its first step: it may use the parameter's name for another value later."""
-        frame: FrameType | None = sys._getframe(1) if SECRET_PARAMETERS else None  # noqa: SLF001 - the documented way to the caller's frame
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's frame
         while frame is not None:
             names = SECRET_PARAMETERS.get(frame.f_code, ())
             if names and frame not in self._frames:

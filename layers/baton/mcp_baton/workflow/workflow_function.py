@@ -58,8 +58,7 @@ def workflow_of_function(
         for parameter, argument in zip(parameters, arguments, strict=True)
     }
     secrets = {parameter.name: item.name for parameter, item in zip(parameters, arguments, strict=True) if item.secret}
-    if secrets:
-        SECRET_PARAMETERS[inspect.unwrap(function).__code__] = secrets
+    SECRET_PARAMETERS[inspect.unwrap(function).__code__] = secrets
     recording = Recording(name, secrets.values())
     steps = _recorded_steps(recording, function, references, tools)
     setattr(getattr(function, "__func__", function), WORKFLOW_NAME, name)
