@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import ListStep, Server, ToolError, ToolStep, Workflow, constant, item
+from mcp_baton import Argument, ListStep, Server, ToolError, ToolStep, Workflow, constant, item, step
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, Result, connect
 from tests.support.client import Era
@@ -117,6 +117,24 @@ def test_a_continuation_runs_the_tool_only_if_its_step_is_next(baton: Connect, e
     assert all(REFUSAL in result.text for result in (early_call, second_call, late_call))
     assert run.completed
     assert bank.payments == ["A-17"]
+
+
+def test_a_failed_step_whose_condition_needs_a_secret_can_be_corrected(baton: Connect) -> None:
+    server = Server("bank")
+
+    @server.tool(only_in=["refund"])
+    def pay(order: str) -> str:
+        if order == "A-17":
+            raise ToolError("there is no such order")
+        return order
+
+    @server.workflow
+    def refund(pin: Annotated[str, Argument(secret=True)]) -> None:
+        step(pay, when=pin == "4711")(order="A-17")
+
+    client = baton(server)
+    task = client.call_workflow("refund", {"pin": "4711"}).task_id
+    assert client.call_tool("pay", {"order": "B-2"}, f"{task}/pay").text.startswith("B-2")
 
 
 def test_a_tool_of_an_included_server_keeps_its_workflows_with_the_prefix() -> None:

@@ -118,7 +118,10 @@ def is_turn(plan: Plan, match: MatchedStep) -> bool:
     if plan.workflow is None or plan.known is None:
         return False
     ready = (step for step in plan.workflow.ready(plan.known.statuses) if step.name == match.name)
-    return any(plan.known.decide_condition(step) is True for step in ready)
+    decisions = [plan.known.decide_condition(step) for step in ready]
+    # A run has decided a condition that needs a secret, which is not stored.
+    was_started = isinstance(pause_at(match.name, plan.pauses), StepFailed)
+    return any(decision is True or (was_started and decision is not False) for decision in decisions)
 
 
 def _is_completed(step: StepProgress) -> bool:
