@@ -157,7 +157,7 @@ def test_an_internal_error_is_counted_and_logged_under_the_id_in_the_reply(watch
     assert (entry["service"], entry["cold_start"]) == ("shop", True)
     assert entry["xray_trace_id"] == "1-67891233-abcdef012345678912345678"
     assert entry["timestamp"].endswith(("Z", "+00:00"))
-    assert "an unexpected error" in entry["exception"]
+    assert "an unexpected \ud800 error" in entry["exception"]
     assert function.metrics() == {"gateway-9": {("InternalErrors", ""): [1.0]}}
 
 

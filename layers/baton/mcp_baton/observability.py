@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -168,9 +167,11 @@ def _powertools_logger(service: str) -> "Logger":
     from aws_lambda_powertools import Logger
     from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 
-    if isinstance(sys.stdout, TextIOWrapper):
-        # A lone surrogate, as in the JSON "\\ud800", cannot be encoded. This writes the escape of JSON instead.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    # A lone surrogate, as in the JSON "\\ud800", cannot be encoded. This writes the escape of JSON instead. On Lambda,
+    # awslambdaric has wrapped the stream.
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
     handlers = logging.getLogger().handlers
     filters = {handler: list(handler.filters) for handler in handlers}
     service_logger = Logger(service=service, use_rfc3339=True, utc=True)

@@ -63,7 +63,7 @@ lambda_handler = handler(server)
 def fail_to_list(request: Request) -> JsonObject:
     """Answer everything but `tools/list`, which has an unexpected error."""
     if request.message.method == "tools/list":
-        raise LookupError("an unexpected error")
+        raise LookupError("an unexpected \ud800 error")
     return call_method(request)
 
 
