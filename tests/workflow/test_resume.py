@@ -267,6 +267,25 @@ def test_a_resume_may_give_an_argument_by_another_of_its_names_and_stores_no_sec
     assert "s3cret" not in repr(client.store.client.scan(TableName=TABLE))
 
 
+def test_an_empty_value_of_a_form_changes_no_stored_argument(baton: Connect) -> None:
+    server = Server("bank")
+
+    @server.tool
+    def pay(amount: int | None = None) -> None:
+        raise ToolError("no")
+
+    @server.workflow
+    def buy(amount: int | None = None) -> None:
+        step(pay)(amount=amount)
+
+    client = baton(server)
+    task_id = client.call_workflow("buy").task_id
+    client.get_prompt("buy", {"amount": ""}, task=task_id)
+
+    items: Any = client.store.client.scan(TableName=TABLE)["Items"]
+    assert [item["arguments"] for item in items if "arguments" in item] == [{"M": {}}]
+
+
 def test_after_a_killed_resume_with_another_argument_the_suggested_call_repeats_it(baton: Connect) -> None:
     server = Server("orders")
     server.tool(name="book")(lambda amount: amount)

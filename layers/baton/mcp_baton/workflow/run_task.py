@@ -64,7 +64,9 @@ def changed_arguments(known: KnownValues, task: TaskRecord, given: JsonObject) -
         StoreError: the stored ones cannot be read.
     """
     stored = given_arguments(task)
-    sent = {name: known.texts[name] if is_hidden(value) else value for name, value in given.items()}
+    # An empty value of a form counts as left out, and is not among the texts.
+    texts = ((name, text) for name, text in known.texts.items() if name in given)
+    sent = {name: text if is_hidden(given[name]) else given[name] for name, text in texts}
     arguments = {**stored, **stored_arguments(sent, known.workflow.secrets)}
     is_same = all(name in stored and as_text(stored[name]) == as_text(arguments[name]) for name in sent)
     return None if is_same else arguments
