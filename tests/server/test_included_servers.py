@@ -1,5 +1,6 @@
 """Servers that include other servers: `include` and `add_tool` (docs/tools.md, Several servers in one)."""
 
+import sys
 from typing import Annotated, Any, cast
 
 import pytest
@@ -102,9 +103,9 @@ def test_an_included_server_notifies_people_of_the_approvals_of_its_own_tools() 
 
     @shop.on_approval
     def fail(request: ApprovalRequest) -> None:
-        """Change the record, which is not the one of the next function, and fail."""
+        """Change the record, which is not the one of the next function, and end the process."""
         cast("dict[str, Json]", request.record).clear()
-        raise RuntimeError
+        sys.exit(1)
 
     bills.on_approval(lambda request: tools.append(request.record["tool"]))
     taxes.on_approval(lambda request: tools.append(f"of taxes: {request.record['tool']}"))

@@ -46,6 +46,8 @@ def _notify(execution: Execution, record: ApprovalRecord) -> None:
         try:
             # A listener may change what it gets.
             listener(ApprovalRequest(cast("JsonObject", copy_json(shown)), link))
+        except SystemExit as error:
+            errors.append(RuntimeError(f"sys.exit({error.code!r})"))
         except Exception as error:  # noqa: BLE001 - `notify` logs it; the others must not depend on this one
             errors.append(error)
     if services.publisher is not None:
