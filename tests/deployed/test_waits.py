@@ -56,9 +56,9 @@ def address_of(stack: Stack, label: str) -> Address:
 
 
 def message(stack: Stack, task_id: str) -> str:
-    """Return a task's status message, read from the table."""
-    text: str = item_of(stack, task_id).get("status_message", {"S": ""})["S"]
-    return text
+    """Return what a task says that it waits for, read from the table: a poll could wake it."""
+    waits: dict[str, Any] = json.loads(item_of(stack, task_id).get("waits_for", {"S": "{}"})["S"])
+    return str(waits.get("message", ""))
 
 
 def wait_for_pause(stack: Stack, task_id: str, prefix: str = "waits for a callback until") -> None:
