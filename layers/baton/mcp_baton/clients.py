@@ -140,7 +140,7 @@ class TopicPublisher:
     def publish(self, message: str) -> None:
         """Publish the message. Raises an error of botocore, or `TimeoutError` if SNS has not answered a moment ago."""
         if time.monotonic() < self._next_attempt_s:
-            raise TimeoutError(f"SNS did not answer less than {UNREACHABLE_S:.0f} s ago")
+            raise TimeoutError(f"SNS did not answer; the next attempt is {UNREACHABLE_S:.0f} s after the last one")
         try:
             self._client(self._topic).publish(TopicArn=self._topic, Message=message)
         except Exception as error:
