@@ -82,15 +82,16 @@ class Views:
         yield from differing("the status", [self.got["status"], self.shown["task_status"], self.listed["status"]])
         yield from differing("the status message", self._messages())
         if self.got["status"] == "working":
-            # The tool's result leaves out a call that failed and is not retryable, and those that need its result.
+            # The tool's result leaves out a call that failed and is not retryable, and what needs its result.
             shown = _with_ids(self.shown["next"])
             failing = {self._tool_of(pause) for pause in self.pauses if _fails_again(pause)} - {None}
             calls, left_out = [], set(failing)
             for call in _with_ids(self.next):
-                uses = any(f" from {tool}>" in str(call["arguments"]) for tool in left_out)
+                values = str((call["arguments"], call.get("resource")))
+                uses = any(f" from {tool}>" in values for tool in left_out)
                 if call in shown or not (uses or call.get("tool") in left_out):
                     calls.append(call)
-                else:
+                elif "tool" in call:
                     left_out.add(call["tool"])
             yield from differing("the suggested calls", [calls, shown])
             tools = [step.get("tool") for step in self.meta[PROGRESS]["steps"]]
