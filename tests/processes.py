@@ -25,7 +25,7 @@ def missing(reason: str) -> NoReturn:
 
 
 def chromium_path() -> Path | None:
-    """Return this machine's Chromium, or the one that CHROMIUM names; `None` if there is none."""
+    """Return the path of Chromium: the value of CHROMIUM, or the program in PATH. `None` if there is none."""
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     return Path(path) if path else None
 

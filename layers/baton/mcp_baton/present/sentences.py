@@ -118,12 +118,8 @@ def refusal_of(
             corrected = f"call {workflow.name} again with arguments that its input schema allows"
             return Refusal(f"{sentence(problem)} {NOTHING_RUN}: {corrected}.", error.message, error.code, error.data)
         case StoreBusy(retry_after_ms=after_ms):
-            return Refusal(
-                f"The server is busy. {NOTHING_RUN}: make the same call again in {-(-after_ms // 1000)} s.",
-                "busy; nothing was run",
-                INTERNAL_ERROR,
-                {"retryAfterMs": after_ms},
-            )
+            text = f"The server is busy. {NOTHING_RUN}: make the same call again in {-(-after_ms // 1000)} s."
+            return Refusal(text, "busy; nothing was run", INTERNAL_ERROR, {"retryAfterMs": after_ms})
         case TaskHeld():
             return _held(error, workflow, now_ms, unnamed_id)
         case TaskUnreadable(error=cause):
