@@ -30,7 +30,6 @@ from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.retries import ATTEMPT_S, END
 from mcp_baton.tasks.record import NewTask
-from mcp_baton.testing import connect
 from tests.fakes import FunctionContext
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 
@@ -64,19 +63,6 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_the_log_names_each_notification_that_fails(caplog: pytest.LogCaptureFixture) -> None:
-    shop, topic = Server("shop"), "arn:aws:sns:eu-central-1:123456789012:people"
-    shop.on_approval(Mock(side_effect=LookupError("no such room")))
-    shop.tool(name="pay", approval=Approval("people"))(lambda: "paid")
-    with (
-        patch.object(TopicPublisher, "publish", side_effect=ConnectionError("no such topic")),
-        connect(shop, settings=Settings(approval_topic=topic)) as client,
-    ):
-        client.call_tool("pay")
-    assert "no such room" in caplog.text
-    assert "no such topic" in caplog.text
-
-
 def test_an_approval_is_published_in_the_region_of_its_topic() -> None:
     connect = Mock(wraps=topic_client)
     with mock_aws():

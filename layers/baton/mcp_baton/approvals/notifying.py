@@ -1,8 +1,6 @@
 """Notifications of approvals that wait for a person: functions of the author and an SNS topic (docs/approvals.md)."""
 
 import logging
-from collections.abc import Callable, Iterator
-from functools import partial
 from secrets import token_urlsafe
 from typing import Final, cast
 
@@ -17,7 +15,6 @@ from mcp_baton.tasks.ids import text_digest
 from mcp_baton.telemetry import NOTIFICATIONS_FAILED
 from mcp_baton.tools.templates import copy_json
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.services import Services
 
 logger = logging.getLogger(__name__)
 
@@ -45,28 +42,23 @@ def _notify(execution: Execution, record: ApprovalRecord) -> None:
             return
         record = replace(record, notify_ms=retry_ms)
     shown, link, errors = record.to_json(), _link(execution, record), list[Exception]()
-    for notification in _notifications(services, shown, link):
+    for listener in services.server.approval_listeners:
         try:
-            notification()
+            # A listener may change what it gets.
+            listener(ApprovalRequest(cast("JsonObject", copy_json(shown)), link))
         except SystemExit as error:
             errors.append(RuntimeError(f"sys.exit({error.code!r})"))
         except Exception as error:  # noqa: BLE001 - `notify` logs it; the others must not depend on this one
             errors.append(error)
+    if services.publisher is not None:
+        members: dict[str, Json] = {"approval": shown}
+        services.publisher.publish(dumps(members if link is None else {**members, "link": link}))
     if errors:
-        raise ExceptionGroup("functions of on_approval, or the topic, failed", errors)
+        raise ExceptionGroup("functions of on_approval failed", errors)
     try:
         approvals_of(store).notified(record, 0)
     except StoreError:
         logger.warning("approval %s: people may be notified again", record.approval_id, exc_info=True)
-
-
-def _notifications(services: Services, shown: JsonObject, link: str | None) -> Iterator[Callable[[], object]]:
-    for listener in services.server.approval_listeners:
-        # A listener may change what it gets.
-        yield partial(listener, ApprovalRequest(cast("JsonObject", copy_json(shown)), link))
-    if services.publisher is not None:
-        members: dict[str, Json] = {"approval": shown}
-        yield partial(services.publisher.publish, dumps(members if link is None else {**members, "link": link}))
 
 
 def _link(execution: Execution, record: ApprovalRecord) -> str | None:
